@@ -1,8 +1,8 @@
 //! Passwords: which are good enough, and how they are hashed.
 //!
 //! Hashing one takes 19 MiB and a core for tens of milliseconds, so a few threads of low priority do
-//! it: a flood of logins must not slow down what else the machine does. Who comes when too many
-//! wait is refused at once.
+//! it, and rest most of the time while many come: a flood of logins must not slow down what else the
+//! machine does. Who comes when too many wait is refused at once.
 
 use std::{
     convert::Infallible,
@@ -12,6 +12,7 @@ use std::{
     str::FromStr,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
@@ -36,8 +37,15 @@ const CORES_PER_THREAD: usize = 2;
 /// Most threads that hash, because each keeps its memory.
 const THREADS_MAX: usize = 4;
 
-/// How many may wait, for each thread: about a second's work.
-const WAITING_PER_THREAD: usize = 32;
+/// In a flood, a thread hashes for one part in so many of the time.
+const SHARE: u32 = 8;
+
+/// What it hashes without a rest: more passwords than people send at once.
+const BURST: Duration = Duration::from_secs(1);
+
+/// How many may wait, for each thread. In a flood, the last of them waits for two or three seconds,
+/// less long than its caller would.
+const WAITING_PER_THREAD: usize = 12;
 
 /// How much nicer those threads are to the rest of the process than it is to them. A core
 /// that is wanted by both gives one of them a seventieth of what it gives to a request.
@@ -190,6 +198,7 @@ impl Hasher {
                     tracing::debug!(error = %chain(&error), "hashing is no nicer than the rest");
                 }
                 let mut memory = Memory(Vec::new());
+                let mut pace = Pace::starting(Instant::now());
                 loop {
                     // No code panics while it holds the lock.
                     let next = waiting
@@ -197,12 +206,14 @@ impl Hasher {
                         .unwrap_or_else(PoisonError::into_inner)
                         .recv();
                     let Ok(job) = next else { return };
+                    let began = Instant::now();
                     let hashing = AssertUnwindSafe(|| job(&mut memory));
                     if panic::catch_unwind(hashing).is_err() {
                         // Whoever asked is told that it failed; the next one has a thread all the same.
                         tracing::error!("hashing a password panicked");
                         memory = Memory(Vec::new());
                     }
+                    thread::sleep(pace.rest(began, Instant::now()));
                 }
             })?;
         }
@@ -218,6 +229,26 @@ impl Hasher {
             jobs: self.jobs.clone(),
             place: place.map_err(|_| HasherError::Busy)?,
         })
+    }
+}
+
+/// Keeps a thread to its [`SHARE`] of the time, once it has used up its [`BURST`].
+struct Pace {
+    /// When all that it has hashed will have taken no more than the share. In the past if it took less.
+    even: Instant,
+}
+
+impl Pace {
+    fn starting(now: Instant) -> Self {
+        Self { even: now }
+    }
+
+    /// How long to rest after work.
+    fn rest(&mut self, began: Instant, ended: Instant) -> Duration {
+        let took = ended.saturating_duration_since(began);
+        self.even = self.even.max(began) + took * SHARE;
+        let burst = BURST * (SHARE - 1);
+        self.even.saturating_duration_since(ended + burst)
     }
 }
 
@@ -440,6 +471,32 @@ mod tests {
         busy.await;
         // Its end of the channel went with the work, undone.
         assert!(is_hashed.recv().is_err());
+    }
+
+    #[test]
+    fn a_flood_gets_its_share_of_the_time_after_one_burst() {
+        let took = Duration::from_millis(20);
+        let start = Instant::now();
+        let mut pace = Pace::starting(start);
+        let (mut now, mut without_rest) = (start, Duration::ZERO);
+        let mut hash = |now: &mut Instant| {
+            let rest = pace.rest(*now, *now + took);
+            *now += took + rest;
+            rest
+        };
+        while hash(&mut now).is_zero() {
+            without_rest += took;
+        }
+        assert_eq!(without_rest, BURST);
+        let began = now;
+        for _ in 0..100 {
+            assert_eq!(hash(&mut now), took * (SHARE - 1));
+        }
+        assert_eq!(now - began, took * SHARE * 100);
+        // After a quiet while there is another burst, and no more than that.
+        now += BURST * SHARE * 10;
+        let quick = (0..1_000).take_while(|_| hash(&mut now).is_zero());
+        assert_eq!(took * u32::try_from(quick.count()).unwrap(), BURST);
     }
 
     #[tokio::test]
