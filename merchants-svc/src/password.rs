@@ -37,8 +37,12 @@ const CORES_PER_THREAD: usize = 2;
 /// Most threads that hash, because each keeps its memory.
 const THREADS_MAX: usize = 4;
 
-/// In a flood, a thread hashes for one part in so many of the time.
-const SHARE: u32 = 8;
+/// In a flood, a thread hashes for this part of the time: an eighth.
+const SHARE_DENOMINATOR: u32 = 8;
+
+/// Its longest rest. What seemed to take long was mostly a wait for a core, or a machine that stood
+/// still, and nobody's login is to wait for that as well.
+const REST_MAX: Duration = Duration::from_millis(500);
 
 /// What it hashes without a rest: more passwords than people send at once.
 const BURST: Duration = Duration::from_secs(1);
@@ -232,7 +236,7 @@ impl Hasher {
     }
 }
 
-/// Keeps a thread to its [`SHARE`] of the time, once it has used up its [`BURST`].
+/// Keeps a thread to its share of the time, once it has used up its [`BURST`].
 struct Pace {
     /// When all that it has hashed will have taken no more than the share. In the past if it took less.
     even: Instant,
@@ -246,9 +250,10 @@ impl Pace {
     /// How long to rest after work.
     fn rest(&mut self, began: Instant, ended: Instant) -> Duration {
         let took = ended.saturating_duration_since(began);
-        self.even = self.even.max(began) + took * SHARE;
-        let burst = BURST * (SHARE - 1);
-        self.even.saturating_duration_since(ended + burst)
+        let allowed = ended + BURST * (SHARE_DENOMINATOR - 1);
+        let even = self.even.max(began) + took * SHARE_DENOMINATOR;
+        self.even = even.min(allowed + REST_MAX);
+        self.even.saturating_duration_since(allowed)
     }
 }
 
@@ -490,13 +495,24 @@ mod tests {
         assert_eq!(without_rest, BURST);
         let began = now;
         for _ in 0..100 {
-            assert_eq!(hash(&mut now), took * (SHARE - 1));
+            assert_eq!(hash(&mut now), took * (SHARE_DENOMINATOR - 1));
         }
-        assert_eq!(now - began, took * SHARE * 100);
+        assert_eq!(now - began, took * SHARE_DENOMINATOR * 100);
         // After a quiet while there is another burst, and no more than that.
-        now += BURST * SHARE * 10;
+        now += BURST * SHARE_DENOMINATOR * 10;
         let quick = (0..1_000).take_while(|_| hash(&mut now).is_zero());
         assert_eq!(took * u32::try_from(quick.count()).unwrap(), BURST);
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_costs_one_rest() {
+        let start = Instant::now();
+        let mut pace = Pace::starting(start);
+        let woken = start + Duration::from_secs(3_600);
+        assert_eq!(pace.rest(start, woken), REST_MAX);
+        let next = woken + REST_MAX;
+        let took = Duration::from_millis(20);
+        assert_eq!(pace.rest(next, next + took), took * (SHARE_DENOMINATOR - 1));
     }
 
     #[tokio::test]
