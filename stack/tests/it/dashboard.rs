@@ -18,6 +18,7 @@ mod routes;
 
 use std::{sync::Arc, time::Duration};
 
+use chassis::testing::until;
 use proto::merchants::{KycStatus, ListMerchantsRequest, Merchant, UpdateMerchantRequest};
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ use stack::demo::Api;
 use crate::shop::{Shop, WAIT_MAX};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
 
 const PASSWORD: &str = "kente drum harbour lorry";
 
@@ -169,6 +172,17 @@ impl Person {
         ];
         let set = self.post(&format!("{webhooks}/endpoint"), &endpoint).await;
         set.leads_to(webhooks);
+    }
+
+    /// The deliveries of a payment, once there are any.
+    async fn deliveries_of(&self, reference: &str) -> Vec<String> {
+        let address = format!("{DELIVERIES}?q={reference}");
+        let links = format!("{DELIVERIES}/");
+        until("its event has a delivery", async || {
+            !self.walk(&address, &links).await.is_empty()
+        })
+        .await;
+        self.walk(&address, &links).await
     }
 
     /// Follows a list from this address to its end. Returns what its rows link to.

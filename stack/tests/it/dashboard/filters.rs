@@ -6,13 +6,11 @@ use chassis::testing::until;
 use proto::charges::{DisbursementStatus, Provider};
 use serde_json::json;
 
-use super::Person;
+use super::{DELIVERIES, Person};
 use crate::{
     money_out::Till,
     shop::{NO_LIMITS, Shop},
 };
-
-const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
 
 /// Every so many of all mixes of all filters are asked for, as well as all pairs.
 const MIXES_STEP: usize = 97;

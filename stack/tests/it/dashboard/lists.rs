@@ -7,13 +7,11 @@ use proto::{
 };
 use serde_json::json;
 
-use super::{LOOK_AGAIN, Page, Person};
+use super::{DELIVERIES, Page, Person};
 use crate::{
     money_out::Till,
-    shop::{NO_LIMITS, Shop, WAIT_MAX},
+    shop::{NO_LIMITS, Shop},
 };
-
-const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
 
 #[tokio::test]
 async fn payments_are_found_by_what_payers_see_by_reason_and_by_amount() {
@@ -118,24 +116,6 @@ async fn payments_are_found_by_the_address_of_their_payer() {
     let nowhere = person.get("/payments.csv?q=nobody%40").await;
     assert_eq!(nowhere.leads_to("/payments"), "?q=nobody%40");
     shop.close().await;
-}
-
-impl Person {
-    /// The deliveries of a payment, once there are any.
-    async fn deliveries_of(&self, reference: &str) -> Vec<String> {
-        let address = format!("{DELIVERIES}?q={reference}");
-        let waiting = async {
-            loop {
-                let found = self.walk(&address, &format!("{DELIVERIES}/")).await;
-                if !found.is_empty() {
-                    return found;
-                }
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        };
-        let waited = tokio::time::timeout(WAIT_MAX, waiting).await;
-        waited.expect("its event is delivered")
-    }
 }
 
 #[tokio::test]

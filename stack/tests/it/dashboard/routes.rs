@@ -184,8 +184,7 @@ async fn things(owner: &Person) -> BTreeMap<&'static str, String> {
     });
     let only = |found: Vec<String>| found.into_iter().next().expect("one");
     let customers = owner.walk("/customers", "/customers/").await;
-    let deliveries = format!("{webhooks}/deliveries");
-    let deliveries = owner.walk(&deliveries, &format!("{deliveries}/")).await;
+    let deliveries = owner.deliveries_of(&reference).await;
     BTreeMap::from([
         ("reference", reference),
         ("refund_id", refund_id),
