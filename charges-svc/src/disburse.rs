@@ -17,7 +17,7 @@ use db::{
     Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{Rail, RailName, SendOutcome, TransferRequest};
+use rails::{CallOutcome as _, Rail, RailName, SendOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
@@ -160,13 +160,15 @@ impl Service {
         held: Disbursement,
         sending: &Mutex<()>,
     ) -> Result<()> {
+        let mut conn = self.db.read().await?;
+        let said = store::evidence::summarize(&mut conn, &[held.disbursement_id.uuid()]).await?;
+        drop(conn);
+        let mut attempts = said
+            .iter()
+            .filter(|said| said.action == Action::Send.code());
         // Its reference may be known by an attempt that the rail seemed not to take.
-        let was_sent = {
-            let mut conn = self.db.read().await?;
-            let said =
-                store::evidence::summarize(&mut conn, &[held.disbursement_id.uuid()]).await?;
-            said.iter().any(|said| said.action == Action::Send.code())
-        };
+        let was_sent = attempts.clone().next().is_some();
+        let may_be_taken = attempts.any(|said| said.outcome == SendOutcome::Limited.label());
         let Some(request) = request(&held, was_sent) else {
             tracing::error!("the destination is not known to this version");
             return Ok(());
@@ -175,35 +177,36 @@ impl Service {
         let begun = self.begin_sending(rail, &held).await?;
         drop(turn);
         match begun {
-            Some(sent) => self.hand_over(rail, sent, &request).await,
+            Some(sent) => self.hand_over(rail, sent, &request, may_be_taken).await,
             None => Ok(()),
         }
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
+    /// `may_be_taken`: the rail may have taken it before, which a refusal says nothing about.
     async fn hand_over(
         self: &Arc<Self>,
         rail: &Rail,
         sent: Disbursement,
         request: &TransferRequest,
+        may_be_taken: bool,
     ) -> Result<()> {
         let answer = rail.send(request).await;
         let now = self.clock.now();
         let is_first = sent.resent_at.is_none();
+        let is_not_sent = matches!(
+            answer.outcome,
+            SendOutcome::NotSent(_) | SendOutcome::Limited | SendOutcome::FloatEmpty
+        );
         let event = match &answer.outcome {
-            // A refusal of the second says nothing about the first.
-            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty if is_first => Some(Event::NotSent),
-            SendOutcome::Refused(reason) if is_first => Some(Event::Failed(*reason)),
+            _ if is_not_sent && is_first => Some(Event::NotSent),
+            SendOutcome::Refused(reason) if !may_be_taken => Some(Event::Failed(*reason)),
             _ => None,
         };
         let mut after = match event {
             Some(event) => sent.after(event, now)?,
             None => sent.clone(),
         };
-        let is_not_sent = matches!(
-            answer.outcome,
-            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty
-        );
         if !is_first && is_not_sent {
             // So it may be sent again, under the same reference.
             after.resent_at = None;
@@ -215,7 +218,9 @@ impl Service {
                 CaseKind::FloatEmpty,
                 "the rail says that the float is empty".to_owned(),
             )),
-            SendOutcome::NotSent(_) if is_first => self.stuck(&change.after, now).await?,
+            SendOutcome::NotSent(_) | SendOutcome::Limited if is_first => {
+                self.stuck(&change.after, now).await?
+            }
             _ => None,
         };
         self.write(change).await.map(drop)
@@ -265,7 +270,7 @@ impl Service {
         let is_ours = self.write(change).await?;
         match again {
             Some(request) if is_ours == Update::Updated => {
-                self.hand_over(rail, after, &request).await
+                self.hand_over(rail, after, &request, true).await
             }
             _ => Ok(()),
         }

@@ -66,6 +66,9 @@ pub enum SendOutcome {
     /// The rail has not taken it, for a reason that is ours or will pass. It may be sent later,
     /// under the same reference.
     NotSent(FailureReason),
+    /// The rail limits our requests, and most likely has not taken it, but does not document that. It
+    /// may be sent later, under the same reference; a refusal then says nothing about this one.
+    Limited,
     /// The rail has refused it because of the payee. Nothing was or will be paid.
     Refused(FailureReason),
     /// The rail has not taken it, because our float is empty.
@@ -143,14 +146,18 @@ impl CallOutcome for SendOutcome {
             Self::Refused(_) => "refused",
             Self::FloatEmpty => "float_empty",
             Self::AlreadyKnown => "already_known",
-            Self::Unknown => "unknown",
+            Self::Limited | Self::Unknown => "unknown",
         }
     }
 
     fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::NotSent(reason) | Self::Refused(reason) => Some(*reason),
-            Self::Accepted | Self::FloatEmpty | Self::AlreadyKnown | Self::Unknown => None,
+            Self::Accepted
+            | Self::Limited
+            | Self::FloatEmpty
+            | Self::AlreadyKnown
+            | Self::Unknown => None,
         }
     }
 

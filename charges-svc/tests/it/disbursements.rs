@@ -298,6 +298,29 @@ async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
     }
 }
 
+/// A limit on requests most likely keeps it from the rail. Nobody documents that it always does.
+#[tokio::test]
+async fn what_is_refused_after_a_limit_may_have_been_paid_before_it() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(json(429, "{}"), true);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    mtn.answers(json(400, r#"{"code":"PAYEE_NOT_FOUND"}"#), false);
+    let minute = std::time::Duration::from_secs(60);
+    until("it is sent again", async || {
+        shop.world.clock.advance(minute).await.unwrap();
+        transfers(&shop.network) > 1
+    })
+    .await;
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    assert_eq!(shop.balance().await, (1550, 0));
+    assert!(shop.open_cases().await.is_empty());
+    shop.end().await;
+}
+
 #[tokio::test]
 async fn a_callback_is_a_hint_about_a_disbursement_too() {
     let mtn = Mtn::with_float("1000");

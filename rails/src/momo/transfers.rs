@@ -105,8 +105,7 @@ pub fn sent(reply: &Reply) -> RailAnswer<SendOutcome> {
         },
         (500, code) if CONFIGURATION.contains(&code) => not_sent(FailureReason::RailConfiguration),
         (503, "SERVICE_UNAVAILABLE") => not_sent(FailureReason::RailUnavailable),
-        // Not executed.
-        (429, _) => not_sent(FailureReason::RailUnavailable),
+        (429, _) => SendOutcome::Limited,
         _ => SendOutcome::Unknown,
     };
     let words = problem.unwrap_or_default().words();

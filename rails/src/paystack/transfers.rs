@@ -251,7 +251,7 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
         _ if said.is_duplicate() => SendOutcome::AlreadyKnown,
         200 | 201 if is_ours(&said.transfer, request) => SendOutcome::Accepted,
         401 if reply.is_unauthorized() => SendOutcome::NotSent(FailureReason::RailConfiguration),
-        429 => SendOutcome::NotSent(FailureReason::RailUnavailable),
+        429 => SendOutcome::Limited,
         400..=499 if said.is_refusal() => refused(&said),
         _ => SendOutcome::Unknown,
     };
