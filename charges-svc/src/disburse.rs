@@ -168,6 +168,7 @@ impl Service {
             .filter(|said| said.action == Action::Send.code());
         // Its reference may be known by an attempt that the rail seemed not to take.
         let was_sent = attempts.clone().next().is_some();
+        // Nothing else that leaves it PENDING has this label.
         let may_be_taken = attempts.any(|said| said.outcome == SendOutcome::Limited.label());
         let Some(request) = request(&held, was_sent) else {
             tracing::error!("the destination is not known to this version");
