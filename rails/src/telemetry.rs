@@ -43,7 +43,7 @@ pub fn count_call(rail: RailName, call: &'static str, outcome: &'static str, too
     metrics::histogram!("rail_call_seconds", "rail" => rail, "call" => call).record(took);
 }
 
-/// The rail refuses our configuration. An operator must act, since no payment will pass.
+/// The rail refuses our configuration. An operator must act, since no such call will pass.
 pub fn misconfigured(rail: RailName, call: &'static str) {
     let rail = rail.code();
     tracing::error!(rail, call, "the rail refuses our configuration");
