@@ -48,7 +48,8 @@ pub struct Rail {
     /// How long a payer has to approve: the network's window, or the configured one if that is
     /// shorter.
     pub approval_window: Duration,
-    /// How many queries this process may send it per second.
+    /// How many queries about charges this process may send it per second, and as many again for
+    /// transfers.
     pub queries_per_second: NonZeroU32,
     /// What its texts may not show.
     secrets: Arc<[SecretString]>,

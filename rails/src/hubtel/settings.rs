@@ -47,7 +47,8 @@ pub struct HubtelSettings {
     #[arg(long, env = "HUBTEL_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub hubtel_query_timeout: Duration,
 
-    /// Most queries to Hubtel in a second from this process. Any more wait.
+    /// Most queries to Hubtel about charges in a second from this process; payouts and refunds have
+    /// as many again. Any more wait.
     #[arg(long, env = "HUBTEL_QUERIES_PER_SECOND", default_value_t = HUBTEL_QUERIES_PER_SECOND)]
     pub hubtel_queries_per_second: NonZeroU32,
 }

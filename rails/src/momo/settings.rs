@@ -69,8 +69,9 @@ pub struct MomoSettings {
     #[arg(long, env = "MOMO_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub momo_query_timeout: Duration,
 
-    /// Most queries to MTN in a second from this process. Any more wait. MTN allows a partner ten
-    /// calls a second, so give each replica its share.
+    /// Most queries to MTN about charges in a second from this process; payouts and refunds have as
+    /// many again. Any more wait. MTN allows a partner ten calls a second, so give each replica
+    /// half of its share.
     #[arg(long, env = "MOMO_QUERIES_PER_SECOND", default_value_t = MOMO_QUERIES_PER_SECOND)]
     pub momo_queries_per_second: NonZeroU32,
 }

@@ -48,7 +48,8 @@ pub struct PaystackSettings {
     #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub paystack_query_timeout: Duration,
 
-    /// Most queries to Paystack in a second from this process. Any more wait.
+    /// Most queries to Paystack about charges in a second from this process; payouts and refunds
+    /// have as many again. Any more wait.
     #[arg(
         long,
         env = "PAYSTACK_QUERIES_PER_SECOND",
