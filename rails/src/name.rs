@@ -20,7 +20,7 @@ chassis::text_column!(RailName);
 /// What a rail promises and demands, whatever is configured.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The networks whose wallets it debits.
+    /// The networks whose wallets it debits and pays.
     pub carries: &'static [Provider],
     /// Those of them whose payers always enter a code, so that the rail may wait for one even if its
     /// reply that asked for it was lost.

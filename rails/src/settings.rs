@@ -34,15 +34,15 @@ pub struct RailSettings {
 /// Which rail carries which provider.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Routes {
-    /// The rail that debits MTN wallets.
+    /// The rail that debits MTN wallets and pays them.
     #[arg(long, env = "RAIL_MTN", value_enum, default_value_t = RailName::Momo)]
     rail_mtn: RailName,
 
-    /// The rail that debits Telecel wallets.
+    /// The rail that debits Telecel wallets and pays them.
     #[arg(long, env = "RAIL_TELECEL", value_enum, default_value_t = RailName::Paystack)]
     rail_telecel: RailName,
 
-    /// The rail that debits AT wallets.
+    /// The rail that debits AT wallets and pays them.
     #[arg(long, env = "RAIL_AT", value_enum, default_value_t = RailName::Paystack)]
     rail_at: RailName,
 }
