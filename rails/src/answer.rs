@@ -84,8 +84,8 @@ pub enum QueryOutcome {
     Pending,
     /// The rail waits for a code from the payer.
     OtpRequired,
-    /// The payer has done nothing so far, which is final only once the payer's time is over.
-    /// `code_wanted`: the rail would still take a code.
+    /// The payer has not paid so far, which is final only once the payer's time is over.
+    /// Paystack's `abandoned`, Hubtel's `Unpaid`. `code_wanted`: the rail would still take a code.
     Abandoned {
         code_wanted: bool,
     },

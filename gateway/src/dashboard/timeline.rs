@@ -283,7 +283,7 @@ fn outcome_words(kind: &str, code: &str) -> &'static str {
         "WRONG_CODE" => "The code was wrong.",
         "EXPIRED" => "The code has expired.",
         "PENDING" => "It has not ended yet.",
-        "ABANDONED" => "The payer has done nothing so far.",
+        "ABANDONED" => "The payer has not paid so far.",
         "SUCCEEDED" => "It succeeded.",
         "FAILED" => "It failed.",
         "REVERSED" => "It was reversed: the money went back.",

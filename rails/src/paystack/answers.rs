@@ -73,7 +73,7 @@ enum Stage {
     OtherStep,
     Succeeded,
     Failed,
-    /// The payer has done nothing so far. Final only once the payer's time is over.
+    /// The payer has not paid so far. Final only once the payer's time is over.
     Abandoned,
     Reversed,
     /// An unknown status, or none.
