@@ -1,6 +1,6 @@
-//! Rails carry debits, and credits the other way. Each is one folder that knows its settings, its wire format, what its
-//! answers mean and what its callbacks are trusted for. Everything else knows only what is
-//! exported here.
+//! A rail carries debits, and credits the other way. Each is one folder that knows its settings,
+//! its wire format, what its answers mean and what its callbacks are trusted for. Everything else
+//! knows only what is exported here.
 //!
 //! Promise: without a clear answer from the rail the outcome is `Unknown`, never a failure. A
 //! payment request carries a reference that is already durable, and goes out once for it. It goes
