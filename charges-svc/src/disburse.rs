@@ -17,7 +17,7 @@ use db::{
     Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{CallOutcome as _, Rail, RailName, SendOutcome, TransferRequest};
+use rails::{Rail, RailName, SendOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
@@ -163,13 +163,8 @@ impl Service {
         let mut conn = self.db.read().await?;
         let said = store::evidence::summarize(&mut conn, &[held.disbursement_id.uuid()]).await?;
         drop(conn);
-        let mut attempts = said
-            .iter()
-            .filter(|said| said.action == Action::Send.code());
         // Its reference may be known by an attempt that the rail seemed not to take.
-        let was_sent = attempts.clone().next().is_some();
-        // Nothing else that leaves it PENDING has this label.
-        let may_be_taken = attempts.any(|said| said.outcome == SendOutcome::Limited.label());
+        let was_sent = said.iter().any(|said| said.action == Action::Send.code());
         let Some(request) = request(&held, was_sent) else {
             tracing::error!("the destination is not known to this version");
             return Ok(());
@@ -178,38 +173,32 @@ impl Service {
         let begun = self.begin_sending(rail, &held).await?;
         drop(turn);
         match begun {
-            Some(sent) => self.hand_over(rail, sent, &request, may_be_taken).await,
+            Some(sent) => self.hand_over(rail, sent, &request).await,
             None => Ok(()),
         }
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
-    /// `may_be_taken`: the rail may have taken it before, which a refusal says nothing about.
+    /// The rail may have taken what is sent again before, which a refusal says nothing about.
     async fn hand_over(
         self: &Arc<Self>,
         rail: &Rail,
         sent: Disbursement,
         request: &TransferRequest,
-        may_be_taken: bool,
     ) -> Result<()> {
         let answer = rail.send(request).await;
         let now = self.clock.now();
         let is_first = sent.resent_at.is_none();
-        let is_not_sent = matches!(
-            answer.outcome,
-            SendOutcome::NotSent(_) | SendOutcome::Limited | SendOutcome::FloatEmpty
-        );
         let event = match &answer.outcome {
-            _ if is_not_sent && is_first => Some(Event::NotSent),
-            SendOutcome::Refused(reason) if !may_be_taken => Some(Event::Failed(*reason)),
+            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty if is_first => Some(Event::NotSent),
+            SendOutcome::Refused(reason) if is_first => Some(Event::Failed(*reason)),
             _ => None,
         };
         let mut after = match event {
             Some(event) => sent.after(event, now)?,
             None => sent.clone(),
         };
-        if !is_first && is_not_sent {
-            // So it may be sent again, under the same reference.
+        if answer.outcome.may_be_sent_later() {
             after.resent_at = None;
         }
         let mut change = Change::new(sent, self.released(after, now, true), now);
@@ -219,9 +208,9 @@ impl Service {
                 CaseKind::FloatEmpty,
                 "the rail says that the float is empty".to_owned(),
             )),
-            SendOutcome::NotSent(_) | SendOutcome::Limited if is_first => {
-                self.stuck(&change.after, now).await?
-            }
+            SendOutcome::NotSent(_) if is_first => self.stuck(&change.after, now).await?,
+            // Nobody else would say so: as long as it is sent again, no query opens a case.
+            outcome if !is_first && outcome.may_be_sent_later() => unheard(&change.after, now),
             _ => None,
         };
         self.write(change).await.map(drop)
@@ -271,7 +260,7 @@ impl Service {
         let is_ours = self.write(change).await?;
         match again {
             Some(request) if is_ours == Update::Updated => {
-                self.hand_over(rail, after, &request, true).await
+                self.hand_over(rail, after, &request).await
             }
             _ => Ok(()),
         }
@@ -328,6 +317,13 @@ impl Service {
         self.disburse_alarms.ring_at(rail.code(), now);
         Ok(true)
     }
+}
+
+/// A case for a disbursement that was perhaps taken a day ago, and that its rail does not know and
+/// does not take again.
+fn unheard(sent: &Disbursement, now: Timestamp) -> Option<(CaseKind, String)> {
+    let detail = "the rail knows nothing of a disbursement for a day, and does not take it again";
+    (now.since(sent.created_at) >= DAY).then(|| (CaseKind::UnknownOutcome, detail.to_owned()))
 }
 
 /// What a verdict does to a disbursement, and the case that it opens.

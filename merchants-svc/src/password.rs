@@ -47,9 +47,9 @@ const REST_MAX: Duration = Duration::from_millis(500);
 /// What it hashes without a rest: more passwords than people send at once.
 const BURST: Duration = Duration::from_secs(1);
 
-/// How many may wait, for each thread. In a flood, the last of them waits for two or three seconds,
-/// less long than its caller would.
-const WAITING_PER_THREAD: usize = 12;
+/// How many may wait, for each thread. In a flood, the last of them is done before its caller gives
+/// up after five seconds, also where hashing takes a tenth of a second.
+const WAITING_PER_THREAD: usize = 7;
 
 /// How much nicer those threads are to the rest of the process than it is to them. A core
 /// that is wanted by both gives one of them a seventieth of what it gives to a request.

@@ -16,6 +16,7 @@ use reqwest::{
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
+use tracing::Span;
 
 /// Rails answer with a few hundred bytes; a body longer than this is not theirs.
 const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -89,10 +90,13 @@ impl RailClient {
             read(response).await
         };
         let in_time = timeout_at(deadline, exchange).await;
-        in_time.unwrap_or_else(|_| {
+        let reply = in_time.unwrap_or_else(|_| {
             tracing::warn!("the rail did not answer in time");
             Err(SendError::Lost)
-        })
+        })?;
+        // For whoever reads in the log what a rail refuses: a wrong key or an unlisted address, say.
+        Span::current().record("http.response.status_code", reply.status.as_u16());
+        Ok(reply)
     }
 }
 

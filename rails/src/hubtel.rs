@@ -29,9 +29,7 @@ use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
 use crate::{
-    answer::{
-        OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome,
-    },
+    answer::{PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome},
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, SendError, plain_base, secret_header},
     name::{RailName, Terms},
@@ -47,7 +45,8 @@ use wire::{ReceiveMoney, SendMoney};
 pub const TERMS: Terms = Terms {
     carries: &[Provider::Mtn, Provider::Telecel, Provider::At],
     asks_for_codes: &[],
-    // After as long without a final callback, Hubtel demands the status check.
+    // After as long without a final callback, Hubtel demands the status check. That a payer has no
+    // longer than that is to be confirmed with Hubtel.
     approval_window: Duration::from_secs(300),
     refuses_second_use: false,
     refuses_second_transfer: false,
@@ -164,12 +163,6 @@ impl Hubtel {
         }
     }
 
-    /// This rail has no OTPs, so there is nothing to send.
-    pub fn submit_otp(&self) -> RailAnswer<OtpOutcome> {
-        tracing::error!("an OTP was submitted to a rail that knows none");
-        RailAnswer::silent(OtpOutcome::NotSent)
-    }
-
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let unknown = RailAnswer::silent(QueryOutcome::Unknown);
         let Some(account) = &self.0.account else {
@@ -248,7 +241,8 @@ impl Hubtel {
             Ok(reply) => {
                 let found = transfers::found(&reply, reference);
                 match &found.outcome {
-                    // Its callback may have said that the float was empty, which proves nothing.
+                    // The status gives no reason. A callback that names the float is unsigned, so the
+                    // balance decides.
                     TransferOutcome::Failed(FailureReason::RailError)
                         if self.float().await.outcome.lacks(amount) =>
                     {

@@ -21,9 +21,7 @@ use chassis::{
 use reqwest::{Method, Url};
 
 use crate::{
-    answer::{
-        OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome,
-    },
+    answer::{PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome},
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, plain_base},
     name::{RailName, Terms},
@@ -103,12 +101,6 @@ impl Momo {
             Err(CallError::NotSent(reason)) => RailAnswer::silent(RequestOutcome::Refused(reason)),
             Err(CallError::Lost) => RailAnswer::silent(RequestOutcome::Unknown),
         }
-    }
-
-    /// This rail has no OTPs, so there is nothing to send.
-    pub fn submit_otp(&self) -> RailAnswer<OtpOutcome> {
-        tracing::error!("an OTP was submitted to a rail that knows none");
-        RailAnswer::silent(OtpOutcome::NotSent)
     }
 
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {

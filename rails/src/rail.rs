@@ -72,6 +72,7 @@ macro_rules! call_span {
             $name,
             otel.kind = "client",
             rail = $rail.code(),
+            http.response.status_code = Empty,
             outcome = Empty,
             reason = Empty,
             duration_ms = Empty
@@ -106,7 +107,7 @@ impl Accounts {
     pub fn missing(&self, name: RailName) -> Option<&'static str> {
         match name {
             RailName::Momo | RailName::Paystack => None,
-            RailName::Hubtel => (!self.hubtel.is_given()).then_some("HUBTEL_API_ID"),
+            RailName::Hubtel => self.hubtel.missing(),
         }
     }
 
@@ -191,9 +192,11 @@ impl Rail {
         let span = call_span!("rail.submit_otp", name);
         let call = async {
             match &self.adapter {
-                Adapter::Momo(rail) => rail.submit_otp(),
                 Adapter::Paystack(rail) => rail.submit_otp(rail_reference, otp).await,
-                Adapter::Hubtel(rail) => rail.submit_otp(),
+                Adapter::Momo(_) | Adapter::Hubtel(_) => {
+                    tracing::error!("an OTP was submitted to a rail that knows none");
+                    RailAnswer::silent(OtpOutcome::NotSent)
+                }
             }
         };
         let answer = observed(name, "submit_otp", span, call).await;

@@ -66,8 +66,8 @@ pub enum SendOutcome {
     /// The rail has not taken it, for a reason that is ours or will pass. It may be sent later,
     /// under the same reference.
     NotSent(FailureReason),
-    /// The rail limits our requests, and most likely has not taken it, but does not document that. It
-    /// may be sent later, under the same reference; a refusal then says nothing about this one.
+    /// The rail limits our requests. Most likely it has not taken this one, but none documents that:
+    /// only a query can tell.
     Limited,
     /// The rail has refused it because of the payee. Nothing was or will be paid.
     Refused(FailureReason),
@@ -135,6 +135,13 @@ pub enum HolderOutcome {
 impl fmt::Debug for HolderOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.label())
+    }
+}
+
+impl SendOutcome {
+    /// Whether the same may be sent later, under the same reference, and may well be taken then.
+    pub fn may_be_sent_later(&self) -> bool {
+        matches!(self, Self::NotSent(_) | Self::Limited | Self::FloatEmpty)
     }
 }
 

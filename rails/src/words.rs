@@ -4,7 +4,10 @@
 //! Promise: an amount is read exactly or not at all, and what [`clean`] returns holds none of the
 //! given secrets and no whole phone number.
 
-use chassis::money::{Currency, Money};
+use chassis::{
+    failure::FailureReason,
+    money::{Currency, Money},
+};
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -109,6 +112,13 @@ pub fn plain_text(candidates: &[&str], chars_max: usize) -> String {
     said.unwrap_or_else(|| "Payment".to_owned())
 }
 
+/// The reason of the first entry whose words, in lower case, the text has.
+pub fn reason_in(table: &[(&str, FailureReason)], text: &str) -> Option<FailureReason> {
+    let text = text.to_lowercase();
+    let known = table.iter().find(|(words, _)| text.contains(words));
+    known.map(|(_, reason)| *reason)
+}
+
 /// A rail's text on one line, cut to a readable length, without control characters, the given
 /// secrets, and anything that may be a key or a phone number.
 pub fn clean(text: &str, secrets: &[&str]) -> String {
@@ -155,11 +165,15 @@ fn mask_digits(text: &str) -> String {
 /// The digits that `text` starts with, across punctuation up to two characters wide.
 fn leading_number(text: &str) -> &str {
     let mut end = 0;
-    for (place, byte) in text.bytes().enumerate() {
-        if byte.is_ascii_digit() {
+    let mut between = 0;
+    for (place, c) in text.char_indices() {
+        if c.is_ascii_digit() {
             end = place + 1;
-        } else if !b" -.()/".contains(&byte) || place - end >= 2 {
+            between = 0;
+        } else if !" -.()/_\u{2010}\u{2011}\u{2012}\u{2013}\u{2014}".contains(c) || between >= 2 {
             break;
+        } else {
+            between += 1;
         }
     }
     &text[..end]

@@ -159,29 +159,33 @@ async fn a_refusal_at_once_is_an_end_too() {
     shop.end().await;
 }
 
+/// Nor is what met a limit on requests, which most likely, but nowhere documented, keeps it from the
+/// rail.
 #[tokio::test]
 async fn a_lost_answer_is_asked_after_and_never_sent_again() {
-    let mtn = Mtn::with_float("1000");
-    mtn.answers(Reaction::Cut, true);
-    mtn.ends("PENDING", None);
-    let mut shop = Shop::open(&mtn).await;
-    shop.enable_payouts().await;
-    let payout = shop.pay_out(2000).await.unwrap();
-    shop.until_payout(&payout, DisbursementStatus::Processing)
+    for reaction in [Reaction::Cut, json(429, "{}")] {
+        let mtn = Mtn::with_float("1000");
+        mtn.answers(reaction, true);
+        mtn.ends("PENDING", None);
+        let mut shop = Shop::open(&mtn).await;
+        shop.enable_payouts().await;
+        let payout = shop.pay_out(2000).await.unwrap();
+        shop.until_payout(&payout, DisbursementStatus::Processing)
+            .await;
+        until("it is asked about", async || {
+            let calls = shop.network.calls();
+            calls
+                .iter()
+                .any(|call| call.starts_with("GET /disbursement/v1_0/transfer/"))
+        })
         .await;
-    until("it is asked about", async || {
-        let calls = shop.network.calls();
-        calls
-            .iter()
-            .any(|call| call.starts_with("GET /disbursement/v1_0/transfer/"))
-    })
-    .await;
-    assert_eq!(shop.balance().await, (550, 2000));
-    mtn.ends("SUCCESSFUL", None);
-    shop.until_payout(&payout, DisbursementStatus::Completed)
-        .await;
-    assert_eq!(transfers(&shop.network), 1);
-    shop.end().await;
+        assert_eq!(shop.balance().await, (550, 2000));
+        mtn.ends("SUCCESSFUL", None);
+        shop.until_payout(&payout, DisbursementStatus::Completed)
+            .await;
+        assert_eq!(transfers(&shop.network), 1);
+        shop.end().await;
+    }
 }
 
 #[tokio::test]
@@ -263,6 +267,7 @@ async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
     for (refusal, cases) in [
         (json(503, r#"{"code":"SERVICE_UNAVAILABLE"}"#), vec![]),
         (lacks_float, vec![CaseKind::FloatEmpty]),
+        (json(429, "{}"), vec![]),
     ] {
         let mtn = Mtn::with_float("1000");
         mtn.answers(json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#), false);
@@ -296,29 +301,6 @@ async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
         assert!(shop.open_cases().await.is_empty());
         shop.end().await;
     }
-}
-
-/// A limit on requests most likely keeps it from the rail. Nobody documents that it always does.
-#[tokio::test]
-async fn what_is_refused_after_a_limit_may_have_been_paid_before_it() {
-    let mtn = Mtn::with_float("1000");
-    mtn.answers(json(429, "{}"), true);
-    let mut shop = Shop::open(&mtn).await;
-    shop.enable_payouts().await;
-    let payout = shop.pay_out(1000).await.unwrap();
-    until("it is sent", async || transfers(&shop.network) == 1).await;
-    mtn.answers(json(400, r#"{"code":"PAYEE_NOT_FOUND"}"#), false);
-    let minute = std::time::Duration::from_secs(60);
-    until("it is sent again", async || {
-        shop.world.clock.advance(minute).await.unwrap();
-        transfers(&shop.network) > 1
-    })
-    .await;
-    shop.until_payout(&payout, DisbursementStatus::Completed)
-        .await;
-    assert_eq!(shop.balance().await, (1550, 0));
-    assert!(shop.open_cases().await.is_empty());
-    shop.end().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! What Hubtel's answers about payments mean.
 //!
 //! Promise: only a documented refusal in the first reply is a refusal. A query knows no failures:
-//! whatever is not paid is `Unpaid`, also while the payer still thinks.
+//! whatever is not paid is `Unpaid`, also while the payer still thinks. That it stays so once the
+//! payer's time is over is to be confirmed with Hubtel.
 
 use chassis::{failure::FailureReason, ids::RailReference, money::Money};
 
@@ -11,6 +12,7 @@ use crate::{
     client::Reply,
     name::RailName,
     telemetry::{misconfigured, unmapped},
+    words::reason_in,
 };
 
 /// What a code of the first reply means, whatever its HTTP status. All of them say that nothing was
@@ -92,15 +94,15 @@ impl Answer {
     }
 
     /// The outcome, with the rail's words for operators.
-    pub fn answer<T>(&self, reply: &Reply, status: &str, outcome: T) -> RailAnswer<T> {
-        let rail_text = reply.describe(&self.told(status));
+    pub fn with_outcome<T>(&self, reply: &Reply, status: &str, outcome: T) -> RailAnswer<T> {
+        let rail_text = reply.describe(&self.rail_text(status));
         RailAnswer { outcome, rail_text }
     }
 
     /// Whether a number has a wallet. An account for which Hubtel has not enabled the question gets no
     /// answer.
     pub fn registered(&self, reply: &Reply, call: &'static str) -> Option<bool> {
-        if is_stranger(reply) {
+        if is_access_denied(reply) {
             misconfigured(RailName::Hubtel, call);
         }
         let is_answer = reply.status.is_success() && matches!(self.code.as_str(), "" | "0000");
@@ -108,7 +110,7 @@ impl Answer {
     }
 
     /// For operators.
-    fn told(&self, status: &str) -> String {
+    fn rail_text(&self, status: &str) -> String {
         let code = match self.code.as_str() {
             "" => String::new(),
             // Without the letters and the colon, its digits and those beside it would be masked like
@@ -131,9 +133,8 @@ impl Answer {
                 let description = description.filter(|told| told != sent_description);
                 let words = [Some(self.message.clone()), description];
                 let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
-                let words = words.to_lowercase();
-                let known = REASONS.iter().find(|(known, _)| words.contains(known));
-                Some(known.map_or_else(|| unmapped(RailName::Hubtel), |(_, reason)| *reason))
+                let reason = reason_in(REASONS, &words);
+                Some(reason.unwrap_or_else(|| unmapped(RailName::Hubtel)))
             }
         }
     }
@@ -141,14 +142,15 @@ impl Answer {
 
 /// Whether Hubtel did nothing, because it does not know our credentials, or the address that we
 /// call from, which must be on its list. Its firewall may say so in HTML.
-pub fn is_stranger(reply: &Reply) -> bool {
+pub fn is_access_denied(reply: &Reply) -> bool {
     matches!(reply.status.as_u16(), 401 | 403)
 }
 
 /// Whether a question was not answered because of our credentials, our address, our account or what
-/// it may do. That pages an operator.
-pub fn is_not_for_us(reply: &Reply, said: &Answer, call: &'static str) -> bool {
-    let is_refused = is_stranger(reply) || matches!(said.code.as_str(), "4101" | "4103" | "4105");
+/// it may do. Pages an operator then.
+pub fn report_refusal(reply: &Reply, said: &Answer, call: &'static str) -> bool {
+    let is_refused =
+        is_access_denied(reply) || matches!(said.code.as_str(), "4101" | "4103" | "4105");
     if is_refused {
         misconfigured(RailName::Hubtel, call);
     }
@@ -163,7 +165,7 @@ pub fn requested(
 ) -> RailAnswer<RequestOutcome> {
     let said = Answer::read(reply);
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_stranger(reply) => RequestOutcome::Refused(FailureReason::RailConfiguration),
+        _ if is_access_denied(reply) => RequestOutcome::Refused(FailureReason::RailConfiguration),
         // That nothing was done is documented nowhere.
         (429 | 500.., _) => RequestOutcome::Unknown,
         _ if said.data.is_about_another(reference) => {
@@ -183,13 +185,13 @@ pub fn requested(
         },
         _ => RequestOutcome::Unknown,
     };
-    said.answer(reply, "", outcome)
+    said.with_outcome(reply, "", outcome)
 }
 
 /// What a callback says, for operators.
 pub fn callback_text(body: &[u8]) -> Option<String> {
     let envelope: Fields = serde_json::from_slice(body).ok()?;
-    Some(Answer::of(&envelope).told(""))
+    Some(Answer::of(&envelope).rail_text(""))
 }
 
 /// The answer to a query.
@@ -197,7 +199,7 @@ pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<QueryOutcome
     let said = Answer::read(reply);
     let status = said.data.code("status");
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_not_for_us(reply, &said, "query") => QueryOutcome::Unknown,
+        _ if report_refusal(reply, &said, "query") => QueryOutcome::Unknown,
         // The state is not known there, which is not a reference that is not known.
         (_, "0005" | "5000") => QueryOutcome::Unknown,
         // How a reference that is not known is answered is documented nowhere.
@@ -205,7 +207,7 @@ pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<QueryOutcome
         (200, "0000" | "") => found_payment(&said.data, &status, reference),
         _ => QueryOutcome::Unknown,
     };
-    said.answer(reply, &status, outcome)
+    said.with_outcome(reply, &status, outcome)
 }
 
 fn found_payment(payment: &Fields, status: &str, reference: RailReference) -> QueryOutcome {
@@ -215,8 +217,8 @@ fn found_payment(payment: &Fields, status: &str, reference: RailReference) -> Qu
             amount: payment.money("amount"),
             fee: kept_by_hubtel(payment),
         },
-        "UNPAID" | "REFUNDED" if payment.is_about_another(reference) => {
-            tracing::error!(%reference, "Hubtel tells the state of another payment");
+        "UNPAID" | "REFUNDED" if !payment.is_about(reference) => {
+            tracing::error!(%reference, "Hubtel does not say that this is the payment's state");
             QueryOutcome::Unknown
         }
         "UNPAID" => QueryOutcome::Abandoned { code_wanted: false },
@@ -225,7 +227,8 @@ fn found_payment(payment: &Fields, status: &str, reference: RailReference) -> Qu
     }
 }
 
-/// What Hubtel keeps of the amount. What it charges payers on top of it is none of ours.
+/// What Hubtel keeps of the amount, if `amountAfterCharges` is what is left of it: to be confirmed
+/// with Hubtel. What it charges payers on top is none of ours.
 fn kept_by_hubtel(payment: &Fields) -> Option<Money> {
     let (amount, left) = (
         payment.money("amount")?,

@@ -61,6 +61,11 @@ impl Fields {
         Some(parsed.map_or(text, |id| id.hyphenated().to_string()))
     }
 
+    /// Whether it names this reference.
+    pub fn is_about(&self, reference: RailReference) -> bool {
+        self.client_reference() == Some(reference.to_string())
+    }
+
     /// Whether it names another reference than this.
     pub fn is_about_another(&self, reference: RailReference) -> bool {
         let named = self.client_reference();

@@ -111,6 +111,17 @@ impl HubtelSettings {
         refusals.unless(differ, "HUBTEL_PREPAID_DEPOSIT_ID", wants);
     }
 
+    /// The first setting that is missing for anything to go over it.
+    pub fn missing(&self) -> Option<&'static str> {
+        let needed = [
+            ("HUBTEL_API_ID", self.hubtel_api_id.is_some()),
+            ("HUBTEL_API_KEY", self.hubtel_api_key.is_some()),
+            ("HUBTEL_POS_SALES_ID", self.hubtel_pos_sales_id.is_some()),
+        ];
+        let absent = needed.iter().find(|(_, is_given)| !is_given);
+        absent.map(|(name, _)| *name)
+    }
+
     /// `None` without all that it takes.
     pub(super) fn credentials(&self) -> Option<Credentials<'_>> {
         Some(Credentials {
@@ -118,11 +129,6 @@ impl HubtelSettings {
             api_key: self.hubtel_api_key.as_ref()?,
             pos_sales_id: self.hubtel_pos_sales_id.as_deref()?,
         })
-    }
-
-    /// Whether payments can go over it.
-    pub fn is_given(&self) -> bool {
-        self.credentials().is_some()
     }
 
     /// What no text of Hubtel's may show.
@@ -136,9 +142,9 @@ impl HubtelSettings {
 
     /// The longest that any of its calls may take. Without an account there are none.
     pub fn longest_call(&self) -> Duration {
-        match self.is_given() {
-            true => self.hubtel_request_timeout.max(self.hubtel_query_timeout),
-            false => Duration::ZERO,
+        match self.missing() {
+            None => self.hubtel_request_timeout.max(self.hubtel_query_timeout),
+            Some(_) => Duration::ZERO,
         }
     }
 }

@@ -5,13 +5,14 @@
 
 use chassis::{failure::FailureReason, ids::RailReference};
 
-use super::answers::{Answer, is_not_for_us, is_stranger};
+use super::answers::{Answer, is_access_denied, report_refusal};
 use crate::{
     answer::RailAnswer,
     client::Reply,
     name::RailName,
     telemetry::unmapped,
     transfer::{FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest},
+    words::reason_in,
 };
 
 /// The Prepaid Deposit account does not cover it.
@@ -33,7 +34,7 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
     let said = Answer::read(reply);
     let unconfigured = SendOutcome::NotSent(FailureReason::RailConfiguration);
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_stranger(reply) => unconfigured,
+        _ if is_access_denied(reply) => unconfigured,
         // That nothing was done is documented nowhere.
         (429 | 500.., _) => SendOutcome::Unknown,
         _ if said.data.is_about_another(request.rail_reference) => {
@@ -53,7 +54,7 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
         },
         _ => SendOutcome::Unknown,
     };
-    said.answer(reply, "", outcome)
+    said.with_outcome(reply, "", outcome)
 }
 
 /// The answer to a query. Integrators have seen its words; no document lists them.
@@ -61,7 +62,7 @@ pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<TransferOutc
     let said = Answer::read(reply);
     let status = said.data.code("transactionstatus");
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_not_for_us(reply, &said, "query_transfer") => TransferOutcome::Unknown,
+        _ if report_refusal(reply, &said, "query_transfer") => TransferOutcome::Unknown,
         // The state is not known there, which is not a reference that is not known.
         (_, "0005" | "5000") => TransferOutcome::Unknown,
         // How a reference that is not known is answered is documented nowhere.
@@ -69,27 +70,31 @@ pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<TransferOutc
         (200, _) => found_transfer(&said, &status, reference),
         _ => TransferOutcome::Unknown,
     };
-    said.answer(reply, &status, outcome)
+    said.with_outcome(reply, &status, outcome)
 }
 
 fn found_transfer(said: &Answer, status: &str, reference: RailReference) -> TransferOutcome {
     let transfer = &said.data;
     let is_found = matches!(said.code.as_str(), "" | "SUCCESS" | "0000" | "0001");
-    let is_failure = is_found || matches!(said.code.as_str(), "2001" | "3050" | FLOAT_EMPTY);
+    // Beside `failed`, the code of the answer is the word again, or why.
+    let is_failure =
+        is_found || matches!(said.code.as_str(), "FAILED" | "2001" | "3050" | FLOAT_EMPTY);
     match status {
         "PENDING" => TransferOutcome::Pending,
         "SUCCESS" if is_found => TransferOutcome::Succeeded {
             rail_reference: transfer.client_reference().unwrap_or_default(),
             amount: transfer.money("amount"),
+            // On top of the amount: to be confirmed with Hubtel.
             fee: transfer.money("fees"),
         },
         // Beside a code that nobody knows, no word is an outcome.
         "FAILED" if !is_failure => TransferOutcome::Unknown,
-        "FAILED" if transfer.is_about_another(reference) => {
-            tracing::error!(%reference, "Hubtel tells the end of another transfer");
+        "FAILED" if !transfer.is_about(reference) => {
+            tracing::error!(%reference, "Hubtel does not say that this is the transfer's end");
             TransferOutcome::Unknown
         }
         "FAILED" if is_float_empty(said) => TransferOutcome::FloatEmpty,
+        "FAILED" if said.code == "3050" => TransferOutcome::Failed(FailureReason::PayeeNotFound),
         "FAILED" => TransferOutcome::Failed(about_payee(said)),
         _ => TransferOutcome::Unknown,
     }
@@ -103,15 +108,17 @@ fn is_float_empty(said: &Answer) -> bool {
 }
 
 fn about_payee(said: &Answer) -> FailureReason {
-    let words = said.words().to_lowercase();
-    let known = PAYEE.iter().find(|(known, _)| words.contains(known));
-    known.map_or_else(|| unmapped(RailName::Hubtel), |(_, reason)| *reason)
+    match said.words().as_str() {
+        // As the status is documented.
+        "" => FailureReason::RailError,
+        words => reason_in(PAYEE, words).unwrap_or_else(|| unmapped(RailName::Hubtel)),
+    }
 }
 
 /// The answer to a question for the balance of the account that pays.
 pub fn float(reply: &Reply) -> RailAnswer<FloatOutcome> {
     let said = Answer::read(reply);
-    is_not_for_us(reply, &said, "float");
+    report_refusal(reply, &said, "float");
     let held = said.data.money("amount");
     let held = held.filter(|_| reply.status.is_success() && said.code == "0000");
     RailAnswer {

@@ -11,7 +11,7 @@ use crate::{
     client::Reply,
     name::RailName,
     telemetry::{misconfigured, unmapped},
-    words::Member,
+    words::{Member, reason_in},
 };
 
 /// What a failure's text, in lower case, means: the first entry that it contains decides. A text
@@ -136,9 +136,7 @@ impl PaystackAnswer {
     }
 
     fn reason(&self) -> FailureReason {
-        let words = self.words().to_lowercase();
-        let known = REASONS.iter().find(|(known, _)| words.contains(known));
-        known.map_or_else(|| unmapped(RailName::Paystack), |(_, reason)| *reason)
+        reason_in(REASONS, &self.words()).unwrap_or_else(|| unmapped(RailName::Paystack))
     }
 
     /// Whether the payer's code has expired, and with it the payment.

@@ -20,7 +20,7 @@ use crate::{
     transfer::{
         Destination, FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest,
     },
-    words::Member,
+    words::{Member, reason_in},
 };
 
 /// What a failure's text, in lower case, says about the payee: the first entry that it contains
@@ -208,9 +208,7 @@ impl Said {
     }
 
     fn about_payee(&self) -> Option<FailureReason> {
-        let words = self.words().to_lowercase();
-        let known = PAYEE.iter().find(|(known, _)| words.contains(known));
-        known.map(|(_, reason)| *reason)
+        reason_in(PAYEE, &self.words())
     }
 
     fn answer<T>(&self, reply: &Reply, outcome: T) -> RailAnswer<T> {

@@ -405,12 +405,17 @@ async fn a_query_knows_no_failure_of_a_payment() {
         );
         json(200, body)
     };
+    let loud = format!(
+        r#"{{"RESPONSECODE":"0000","DATA":{{"STATUS":"UNPAID","CLIENTREFERENCE":"{reference}"}}}}"#
+    );
     let open = QueryOutcome::Abandoned { code_wanted: false };
     for (reaction, expected) in [
         (state("Unpaid"), open.clone()),
+        (json(200, loud), open),
+        // Nobody knows of which payment.
         (
-            json(200, r#"{"RESPONSECODE":"0000","DATA":{"STATUS":"UNPAID"}}"#),
-            open,
+            json(200, r#"{"responseCode":"0000","data":{"status":"Unpaid"}}"#),
+            QueryOutcome::Unknown,
         ),
         (state("Refunded"), QueryOutcome::Reversed),
         (state("Failed"), QueryOutcome::Unknown),

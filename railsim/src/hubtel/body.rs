@@ -197,6 +197,7 @@ pub fn status_answer_of_credit(credit: &Credit) -> Value {
             "CreatedAt": without_zone(credit.created_at),
         },
     });
+    // Documented nowhere. Without these words, the stories of payees would all end for one reason.
     if let Some(words) = failure {
         body["Message"] = words.into();
     }

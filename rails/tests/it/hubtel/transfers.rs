@@ -80,6 +80,14 @@ async fn a_query_tells_what_became_of_a_transfer() {
             state("2001", "Failed", "?"),
             failed(FailureReason::RailError),
         ),
+        (
+            state("failed", "failed", "limit exceeded"),
+            failed(FailureReason::PayeeLimitReached),
+        ),
+        (
+            state("3050", "failed", ""),
+            failed(FailureReason::PayeeNotFound),
+        ),
         (state("4075", "failed", ""), TransferOutcome::FloatEmpty),
         (
             state("success", "failed", "4075: low balance"),
@@ -108,6 +116,14 @@ async fn a_query_tells_what_became_of_a_transfer() {
             ),
             TransferOutcome::Unknown,
         ),
+        // Nobody knows of which transfer.
+        (
+            json(
+                200,
+                r#"{"ResponseCode":"success","Data":{"transactionStatus":"failed"}}"#,
+            ),
+            TransferOutcome::Unknown,
+        ),
         (
             json(404, r#"{"ResponseCode":"4040"}"#),
             TransferOutcome::ReferenceUnknown,
@@ -123,13 +139,17 @@ async fn a_query_tells_what_became_of_a_transfer() {
 /// The documented status of a transfer has no words for why it failed.
 #[tokio::test]
 async fn a_wordless_failure_is_our_floats_if_that_is_too_low() {
+    let reference = RailReference::new();
     for (held, expected) in [
         ("25.49", TransferOutcome::FloatEmpty),
         ("25.50", TransferOutcome::Failed(FailureReason::RailError)),
     ] {
         let network = FakeServer::start(move |seen| {
             let float = format!(r#"{{"responseCode":"0000","data":{{"amount":{held}}}}}"#);
-            let failed = r#"{"ResponseCode":"success","Data":{"transactionStatus":"failed"}}"#;
+            let failed = format!(
+                r#"{{"ResponseCode":"success","Data":{{"transactionStatus":"failed",
+                "ClientReference":"{reference}"}}}}"#
+            );
             match seen.call.contains("inter-transfers") {
                 true => json(200, float),
                 false => json(200, failed),
@@ -137,7 +157,7 @@ async fn a_wordless_failure_is_our_floats_if_that_is_too_low() {
         })
         .await;
         let rail = hubtel(&network);
-        let found = rail.query_transfer(RailReference::new(), cedis(2550)).await;
+        let found = rail.query_transfer(reference, cedis(2550)).await;
         assert_eq!(found.outcome, expected, "{held}");
     }
 }

@@ -130,6 +130,7 @@ async fn status(
     };
     let (code, status) = match word {
         Word::Success => ("success", "success"),
+        Word::Failed(_) if view.shape >> 9 & 1 == 1 => ("failed", "failed"),
         Word::Failed(_) => (told(word).0, "failed"),
         _ => ("success", "pending"),
     };
