@@ -75,7 +75,6 @@ async fn the_stack_tells_nobodys_secrets() {
             "stack-hubtel-api-key",
         ]
         .map(ToOwned::to_owned),
-        at_by_hubtel: false,
     };
     let mut story = Story::begin(&doors).await;
     story.run().await;
@@ -181,7 +180,6 @@ async fn no_process_tells_anybodys_secrets() {
         api_key: merchant.api_key,
         signing_secret: merchant.signing_secret,
         credentials: CREDENTIALS.map(|(_, value)| value.to_owned()),
-        at_by_hubtel: true,
     };
     let mut story = Story::begin(&doors).await;
     story.canaries.add(WEBHOOK_SECRET_KEY);

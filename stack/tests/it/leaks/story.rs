@@ -109,8 +109,6 @@ pub struct Doors {
     pub signing_secret: String,
     /// The rails' credentials.
     pub credentials: [String; 9],
-    /// Whether AT's wallets are reached through Hubtel.
-    pub at_by_hubtel: bool,
 }
 
 /// Words that must not be found.
@@ -336,8 +334,8 @@ impl<'a> Story<'a> {
         let stories = ["201", "203", "204", "205", "207", "213"];
         for (form, story) in stories.into_iter().enumerate() {
             for (network, provider) in [("24", "MTN"), ("27", "AT")] {
-                // A busy Hubtel may have taken it, and nobody knows for a day.
-                if story == "213" && provider == "AT" && self.doors.at_by_hubtel {
+                // A busy Paystack or Hubtel may have taken it, and it is not sent again at once.
+                if story == "213" && provider == "AT" {
                     continue;
                 }
                 let number = self.number(network, story, form);
