@@ -189,8 +189,12 @@ impl Service {
         let answer = rail.send(request).await;
         let now = self.clock.now();
         let is_first = sent.resent_at.is_none();
+        let is_not_sent = matches!(
+            answer.outcome,
+            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty
+        );
         let event = match &answer.outcome {
-            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty if is_first => Some(Event::NotSent),
+            _ if is_not_sent && is_first => Some(Event::NotSent),
             SendOutcome::Refused(reason) if is_first => Some(Event::Failed(*reason)),
             _ => None,
         };
@@ -198,7 +202,8 @@ impl Service {
             Some(event) => sent.after(event, now)?,
             None => sent.clone(),
         };
-        if answer.outcome.may_be_sent_later() {
+        if is_not_sent && now.since(sent.first_sent_at()) < DAY {
+            // So it goes out again, until its outcome is a person's to find.
             after.resent_at = None;
         }
         let mut change = Change::new(sent, self.released(after, now, true), now);
@@ -209,8 +214,6 @@ impl Service {
                 "the rail says that the float is empty".to_owned(),
             )),
             SendOutcome::NotSent(_) if is_first => self.stuck(&change.after, now).await?,
-            // Nobody else would say so: as long as it is sent again, no query opens a case.
-            outcome if !is_first && outcome.may_be_sent_later() => unheard(&change.after, now),
             _ => None,
         };
         self.write(change).await.map(drop)
@@ -317,13 +320,6 @@ impl Service {
         self.disburse_alarms.ring_at(rail.code(), now);
         Ok(true)
     }
-}
-
-/// A case for a disbursement that was perhaps taken a day ago, and that its rail does not know and
-/// does not take again.
-fn unheard(sent: &Disbursement, now: Timestamp) -> Option<(CaseKind, String)> {
-    let detail = "the rail knows nothing of a disbursement for a day, and does not take it again";
-    (now.since(sent.created_at) >= DAY).then(|| (CaseKind::UnknownOutcome, detail.to_owned()))
 }
 
 /// What a verdict does to a disbursement, and the case that it opens.

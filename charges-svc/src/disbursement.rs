@@ -238,6 +238,11 @@ impl Disbursement {
         Self { fee_minor, ..self }
     }
 
+    /// When something of it may first have left; for what is PENDING, when it was created.
+    pub fn first_sent_at(&self) -> Timestamp {
+        self.sent_at.unwrap_or(self.created_at)
+    }
+
     /// What is paid.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)

@@ -66,9 +66,6 @@ pub enum SendOutcome {
     /// The rail has not taken it, for a reason that is ours or will pass. It may be sent later,
     /// under the same reference.
     NotSent(FailureReason),
-    /// The rail limits our requests. Most likely it has not taken this one, but none documents that:
-    /// only a query can tell.
-    Limited,
     /// The rail has refused it because of the payee. Nothing was or will be paid.
     Refused(FailureReason),
     /// The rail has not taken it, because our float is empty.
@@ -138,13 +135,6 @@ impl fmt::Debug for HolderOutcome {
     }
 }
 
-impl SendOutcome {
-    /// Whether the same may be sent later, under the same reference, and may well be taken then.
-    pub fn may_be_sent_later(&self) -> bool {
-        matches!(self, Self::NotSent(_) | Self::Limited | Self::FloatEmpty)
-    }
-}
-
 impl CallOutcome for SendOutcome {
     fn label(&self) -> &'static str {
         match self {
@@ -153,18 +143,14 @@ impl CallOutcome for SendOutcome {
             Self::Refused(_) => "refused",
             Self::FloatEmpty => "float_empty",
             Self::AlreadyKnown => "already_known",
-            Self::Limited | Self::Unknown => "unknown",
+            Self::Unknown => "unknown",
         }
     }
 
     fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::NotSent(reason) | Self::Refused(reason) => Some(*reason),
-            Self::Accepted
-            | Self::Limited
-            | Self::FloatEmpty
-            | Self::AlreadyKnown
-            | Self::Unknown => None,
+            Self::Accepted | Self::FloatEmpty | Self::AlreadyKnown | Self::Unknown => None,
         }
     }
 

@@ -27,7 +27,7 @@ pub fn next_query(
     match progress.state {
         State::Pending => Some(next_send(disbursement, now)),
         State::Processing => {
-            let sent_at = disbursement.sent_at.unwrap_or(disbursement.created_at);
+            let sent_at = disbursement.first_sent_at();
             let timing = Timing {
                 schedule,
                 approval_window: Duration::ZERO,

@@ -73,8 +73,8 @@ pub fn judge(
             fee: fee_of(disbursement, found),
         },
         (State::Processing, TransferOutcome::ReferenceUnknown) => {
-            let sent_at = disbursement.sent_at.unwrap_or(disbursement.created_at);
-            let is_over = resend_after.is_some_and(|after| asked_at.since(sent_at) >= after);
+            let waited = asked_at.since(disbursement.first_sent_at());
+            let is_over = resend_after.is_some_and(|after| waited >= after);
             if is_over && disbursement.resent_at.is_none() {
                 Verdict::SendAgain
             } else {
@@ -150,7 +150,7 @@ pub fn is_answer(
 
 /// Nobody knows the outcome. After a day, a person must ask the rail.
 fn unknown(disbursement: &Disbursement, asked_at: Timestamp) -> Verdict {
-    if asked_at.since(disbursement.created_at) < DAY {
+    if asked_at.since(disbursement.first_sent_at()) < DAY {
         return Verdict::Wait;
     }
     let detail = "the rail has given no outcome of a disbursement for a day";

@@ -267,7 +267,6 @@ async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
     for (refusal, cases) in [
         (json(503, r#"{"code":"SERVICE_UNAVAILABLE"}"#), vec![]),
         (lacks_float, vec![CaseKind::FloatEmpty]),
-        (json(429, "{}"), vec![]),
     ] {
         let mtn = Mtn::with_float("1000");
         mtn.answers(json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#), false);
@@ -301,6 +300,32 @@ async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
         assert!(shop.open_cases().await.is_empty());
         shop.end().await;
     }
+}
+
+/// It may have been taken the first time.
+#[tokio::test]
+async fn what_is_refused_when_it_is_sent_again_has_not_failed() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(json(429, "{}"), false);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    mtn.answers(json(400, r#"{"code":"PAYEE_NOT_FOUND"}"#), false);
+    let minute = std::time::Duration::from_secs(60);
+    shop.world.clock.advance(21 * minute).await.unwrap();
+    until("it is sent again", async || transfers(&shop.network) > 1).await;
+    shop.world.clock.advance(24 * 60 * minute).await.unwrap();
+    until("there is a case", async || {
+        let open = shop.open_cases().await;
+        open.iter().map(Case::kind).eq([CaseKind::UnknownOutcome])
+    })
+    .await;
+    let shown = shop.shown(&payout).await;
+    assert_eq!(shown.status(), DisbursementStatus::Processing);
+    assert_eq!(shop.balance().await, (1550, 1000));
+    assert_eq!(transfers(&shop.network), 2);
+    shop.end().await;
 }
 
 #[tokio::test]

@@ -105,7 +105,7 @@ pub fn sent(reply: &Reply) -> RailAnswer<SendOutcome> {
         },
         (500, code) if CONFIGURATION.contains(&code) => not_sent(FailureReason::RailConfiguration),
         (503, "SERVICE_UNAVAILABLE") => not_sent(FailureReason::RailUnavailable),
-        (429, _) => SendOutcome::Limited,
+        // A 429 too: that it keeps a transfer from being paid is documented nowhere.
         _ => SendOutcome::Unknown,
     };
     let words = problem.unwrap_or_default().words();

@@ -249,7 +249,8 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
         _ if said.is_duplicate() => SendOutcome::AlreadyKnown,
         200 | 201 if is_ours(&said.transfer, request) => SendOutcome::Accepted,
         401 if reply.is_unauthorized() => SendOutcome::NotSent(FailureReason::RailConfiguration),
-        429 => SendOutcome::Limited,
+        // That it keeps a transfer from being paid is documented nowhere.
+        429 => SendOutcome::Unknown,
         400..=499 if said.is_refusal() => refused(&said),
         _ => SendOutcome::Unknown,
     };

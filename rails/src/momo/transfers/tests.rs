@@ -68,7 +68,7 @@ fn a_transfer_is_refused_only_where_mtn_documents_it() {
             problem(503, "SERVICE_UNAVAILABLE"),
             SendOutcome::NotSent(Why::RailUnavailable),
         ),
-        (problem(429, ""), SendOutcome::Limited),
+        (problem(429, ""), SendOutcome::Unknown),
         (
             problem(409, "RESOURCE_ALREADY_EXIST"),
             SendOutcome::AlreadyKnown,
