@@ -6,17 +6,16 @@ use chassis::{
     ids::MerchantId,
     testing::{
         check_invalid, check_refusal,
-        fake_server::{Reaction, empty, json},
+        fake_server::{Reaction, json},
         until,
     },
 };
 use futures::future::join_all;
 use proto::{
     charges::{
-        Case, CaseKind, CreatePayoutRequest, CreateRefundRequest, DestinationType,
-        DisbursementStatus, GetPayoutRequest, GetRefundRequest, ListPayoutsRequest, Provider,
-        ReceiveCallbackRequest, SetPayoutAccountRequest, SetPayoutSwitchesRequest,
-        ShowDisbursementRequest,
+        CaseKind, CreatePayoutRequest, CreateRefundRequest, DestinationType, DisbursementStatus,
+        GetPayoutRequest, GetRefundRequest, ListPayoutsRequest, Provider, ReceiveCallbackRequest,
+        SetPayoutAccountRequest, SetPayoutSwitchesRequest, ShowDisbursementRequest,
     },
     webhooks::EventType,
 };
@@ -256,75 +255,6 @@ async fn a_key_stands_for_one_payout() {
     let refused = disbursements.create_payout(other).await;
     check_refusal(refused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED");
     assert_eq!(shop.balance().await, (1550, 0));
-    shop.end().await;
-}
-
-/// What was certainly not sent the second time may be sent a third, under the same reference.
-#[tokio::test]
-async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
-    let minutes = |count: u64| std::time::Duration::from_secs(count * 60);
-    let lacks_float = json(400, r#"{"code":"NOT_ENOUGH_FUNDS","message":"no"}"#);
-    for (refusal, cases) in [
-        (json(503, r#"{"code":"SERVICE_UNAVAILABLE"}"#), vec![]),
-        (lacks_float, vec![CaseKind::FloatEmpty]),
-    ] {
-        let mtn = Mtn::with_float("1000");
-        mtn.answers(json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#), false);
-        let mut shop = Shop::open(&mtn).await;
-        shop.enable_payouts().await;
-        let payout = shop.pay_out(1000).await.unwrap();
-        shop.until_payout(&payout, DisbursementStatus::Processing)
-            .await;
-        until("it is sent", async || transfers(&shop.network) == 1).await;
-        mtn.answers(refusal, false);
-        shop.world.clock.advance(minutes(21)).await.unwrap();
-        until("it is sent again", async || transfers(&shop.network) > 1).await;
-        until("the refusal is heard", async || {
-            let open = shop.open_cases().await;
-            open.iter().map(Case::kind).eq(cases.iter().copied())
-        })
-        .await;
-        mtn.answers(empty(202), true);
-        shop.world.clock.advance(minutes(21)).await.unwrap();
-        shop.until_payout(&payout, DisbursementStatus::Completed)
-            .await;
-        let seen = shop.network.seen();
-        let sent = seen
-            .iter()
-            .filter(|seen| seen.call == "POST /disbursement/v1_0/transfer");
-        let mut references: Vec<_> = sent.map(|seen| seen.header("x-reference-id")).collect();
-        assert!(references.len() > 2);
-        references.dedup();
-        assert_eq!(references.len(), 1, "one reference");
-        assert_eq!(shop.balance().await, (1550, 0));
-        assert!(shop.open_cases().await.is_empty());
-        shop.end().await;
-    }
-}
-
-/// It may have been taken the first time.
-#[tokio::test]
-async fn what_is_refused_when_it_is_sent_again_has_not_failed() {
-    let mtn = Mtn::with_float("1000");
-    mtn.answers(json(429, "{}"), false);
-    let mut shop = Shop::open(&mtn).await;
-    shop.enable_payouts().await;
-    let payout = shop.pay_out(1000).await.unwrap();
-    until("it is sent", async || transfers(&shop.network) == 1).await;
-    mtn.answers(json(400, r#"{"code":"PAYEE_NOT_FOUND"}"#), false);
-    let minute = std::time::Duration::from_secs(60);
-    shop.world.clock.advance(21 * minute).await.unwrap();
-    until("it is sent again", async || transfers(&shop.network) > 1).await;
-    shop.world.clock.advance(24 * 60 * minute).await.unwrap();
-    until("there is a case", async || {
-        let open = shop.open_cases().await;
-        open.iter().map(Case::kind).eq([CaseKind::UnknownOutcome])
-    })
-    .await;
-    let shown = shop.shown(&payout).await;
-    assert_eq!(shown.status(), DisbursementStatus::Processing);
-    assert_eq!(shop.balance().await, (1550, 1000));
-    assert_eq!(transfers(&shop.network), 2);
     shop.end().await;
 }
 

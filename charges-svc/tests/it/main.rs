@@ -33,6 +33,7 @@ mod rail_away;
 mod rail_reports;
 mod refusals;
 mod resend;
+mod sent_again;
 mod sets;
 mod settlements;
 mod shop;
