@@ -25,8 +25,8 @@ pub struct RailSettings {
     #[arg(long, env = "CALLBACK_BASE_URL")]
     pub(crate) callback_base_url: Option<Url>,
 
-    /// How long a payer has to approve, if the network gives more. No real one does: MTN
-    /// MoMo gives 300 s and Paystack 180 s; Hubtel wants its status asked after 300 s.
+    /// How long a payer has to approve, if the network gives more. No real one does: MTN MoMo gives
+    /// 300 s and Paystack 180 s; Hubtel wants its status asked after 300 s.
     #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
     pub(crate) approval_window: Duration,
 }

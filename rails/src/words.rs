@@ -298,6 +298,7 @@ mod tests {
             ("GHS 25.50, 100 left", "GHS 25.50, 100 left"),
             ("123456", "123456"),
             ("1234567", "•••"),
+            ("024_123_4567 or 024–123–4567", "••• or •••"),
             ("code s3cret is wrong", "code ••• is wrong"),
             ("a\r\n\tb\u{0}c", "a b c"),
             (long.as_str(), "token •••"),

@@ -158,8 +158,7 @@ async fn a_refusal_at_once_is_an_end_too() {
     shop.end().await;
 }
 
-/// Nor is what met a limit on requests, which most likely, but nowhere documented, keeps it from the
-/// rail.
+/// A 429 counts as a lost answer: that it keeps a transfer from being paid is documented nowhere.
 #[tokio::test]
 async fn a_lost_answer_is_asked_after_and_never_sent_again() {
     for reaction in [Reaction::Cut, json(429, "{}")] {
