@@ -67,6 +67,11 @@ async fn half_an_account_is_refused_and_one_that_only_collects_is_not() {
     let settings = good("charges-svc", &folder);
     for variable in &CREDENTIALS[..3] {
         check_refused(&with(&settings, variable, None), variable, "is not set").await;
+        let routed = with(&settings, "RAIL_AT", Some("hubtel"));
+        let ended = run("charges-svc", &with(&routed, variable, None), &["config"]).await;
+        let wants = format!("hubtel has none without {variable}");
+        let is_told = ended.refusals().iter().any(|line| line.contains(&wants));
+        assert!(is_told, "{ended:?}");
     }
     check_accepted(&with(&settings, CREDENTIALS[3], None)).await;
     let same = with(&settings, CREDENTIALS[3], Some("2000001"));
