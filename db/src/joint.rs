@@ -10,14 +10,14 @@ use std::{
     sync::{LazyLock, PoisonError, RwLock},
 };
 
-use sqlx::{Arguments as _, Postgres, Row as _, Sqlite, postgres::PgRow, sqlite::SqliteArguments};
+use sqlx::{Arguments as _, Postgres, Row as _, Sqlite, postgres::PgRow};
 
 use crate::{
     Conn, Db, Error, Param, Result, Tx,
     connection::StoreConnection,
     error::has_code,
     postgres,
-    set::{Bound, ColumnValue, SetStatement, Values, other_store, renumbered},
+    set::{Batch, Bound, ColumnValue, SetStatement, Values, batches, other_store, renumbered},
     sqlite,
 };
 
@@ -39,7 +39,7 @@ enum On<'c> {
 }
 
 struct Part {
-    text: &'static str,
+    statement: Statement,
     rows: usize,
     /// How many parameters the parts before it have, on PostgreSQL.
     before: usize,
@@ -47,8 +47,30 @@ struct Part {
     last: usize,
     /// Whether nothing is written unless it changes as many rows as its set has.
     is_whole: bool,
-    /// The values of its rows, on SQLite.
-    sqlite: Vec<SqliteArguments>,
+    /// Its values, on SQLite.
+    batches: Vec<Batch>,
+}
+
+#[derive(Clone, Copy)]
+enum Statement {
+    Plain(&'static str),
+    Set(&'static SetStatement),
+}
+
+impl Statement {
+    fn postgres(self) -> &'static str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Set(statement) => statement.postgres,
+        }
+    }
+
+    fn sqlite(self, rows: usize) -> Result<&'static str> {
+        match self {
+            Self::Plain(text) => Ok(sqlite::translated(text)),
+            Self::Set(statement) => statement.sqlite(rows),
+        }
+    }
 }
 
 impl Tx {
@@ -78,35 +100,30 @@ impl<'c> Joint<'c> {
 
     /// Adds a write, as for [`Conn::sql`]. Its values follow.
     pub fn sql(mut self, text: &'static str) -> Self {
-        let text = match &self.values.bound {
-            Bound::Postgres(_) => text,
-            Bound::Sqlite(_) => sqlite::translated(text),
-        };
-        self.begin_part(text, 1);
+        self.begin_part(Statement::Plain(text), 1);
         self
     }
 
     /// Adds a write about a set of this many rows, as for [`Conn::sql_set`]. Its values follow.
     pub fn sql_set(mut self, text: &'static str, rows: usize) -> Self {
-        match (SetStatement::of(text), &self.values.bound) {
-            (Ok(statement), Bound::Postgres(_)) => self.begin_part(statement.postgres, rows),
-            (Ok(statement), Bound::Sqlite(_)) => self.begin_part(statement.sqlite, rows),
-            (Err(error), _) => {
+        match SetStatement::of(text) {
+            Ok(statement) => self.begin_part(Statement::Set(statement), rows),
+            Err(error) => {
                 self.refused.get_or_insert(error);
             }
         }
         self
     }
 
-    fn begin_part(&mut self, text: &'static str, rows: usize) {
+    fn begin_part(&mut self, statement: Statement, rows: usize) {
         let before = self.end_part(rows);
         self.parts.push(Part {
-            text,
+            statement,
             rows,
             before,
             last: before,
             is_whole: false,
-            sqlite: Vec::new(),
+            batches: Vec::new(),
         });
     }
 
@@ -123,9 +140,9 @@ impl<'c> Joint<'c> {
                 last
             }
             Bound::Sqlite(bound) => {
-                let bound = mem::replace(bound, vec![SqliteArguments::default(); next_rows]);
+                let bound = mem::replace(bound, batches(next_rows));
                 if let Some(last) = self.parts.last_mut() {
-                    last.sqlite = bound;
+                    last.batches = bound;
                 }
                 0
             }
@@ -228,9 +245,10 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
         (StoreConnection::Sqlite(conn), Bound::Sqlite(_)) => {
             for part in parts {
                 let mut count = 0;
-                for arguments in part.sqlite {
-                    let query = sqlx::query_with::<Sqlite, _>(part.text, arguments);
-                    let answer = state.run(part.text, query.execute(&mut **conn));
+                for batch in part.batches {
+                    let text = part.statement.sqlite(batch.rows)?;
+                    let query = sqlx::query_with::<Sqlite, _>(text, batch.arguments);
+                    let answer = state.run(text, query.execute(&mut **conn));
                     count += answer.await?.rows_affected();
                 }
                 if part.is_whole && count < part.rows as u64 {
@@ -263,8 +281,9 @@ static TOGETHER: LazyLock<RwLock<HashMap<Combination, &str>>> = LazyLock::new(Rw
 fn together(parts: &[Part], is_hasty: bool) -> &'static str {
     let parts = parts.iter().filter(|part| part.rows > 0);
     let place = |part: &Part| {
-        let text = (part.text.as_ptr().addr(), part.text.len());
-        (text.0, text.1, part.before, part.is_whole)
+        let text = part.statement.postgres();
+        let (address, length) = (text.as_ptr().addr(), text.len());
+        (address, length, part.before, part.is_whole)
     };
     let combination: Combination = (parts.clone().map(place).collect(), is_hasty);
     let known = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +298,7 @@ fn together(parts: &[Part], is_hasty: bool) -> &'static str {
         selected.push(postgres::SELECT_HASTY.to_owned());
     }
     for (number, part) in parts.enumerate() {
-        let text = renumbered(part.text, part.before);
+        let text = renumbered(part.statement.postgres(), part.before);
         with.push(format!("part{number} as ({text} returning 1)"));
         let count = match part.is_whole {
             // The last parameter is a column of its set.

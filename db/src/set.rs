@@ -8,11 +8,12 @@
 //! update account set name = given.name from given where account.id = given.id
 //! ```
 //!
-//! PostgreSQL gets the whole set in one statement, which spares a round trip for each row. SQLite,
-//! to which there is no way, runs the statement once for each row, in their order. So a text must
-//! mean the same either way: no row of a set may depend on another, and no two may change the same.
+//! PostgreSQL gets the whole set in one statement, as arrays. SQLite has none: it gets the rows as
+//! they are, in batches of a few sizes, so that its statements are prepared once. So a text must mean
+//! the same either way: no row of a set may depend on another, and no two may change the same.
 
 use std::{
+    array,
     collections::HashMap,
     iter,
     sync::{LazyLock, PoisonError, RwLock},
@@ -94,11 +95,11 @@ impl SetSql<'_> {
                 let answer = state.run(text, query.execute(&mut **conn));
                 Ok(answer.await?.rows_affected())
             }
-            (StoreConnection::Sqlite(conn), Bound::Sqlite(rows)) => {
-                let text = statement.sqlite;
+            (StoreConnection::Sqlite(conn), Bound::Sqlite(batches)) => {
                 let mut affected = 0;
-                for arguments in rows {
-                    let query = sqlx::query_with::<Sqlite, _>(text, arguments);
+                for batch in batches {
+                    let text = statement.sqlite(batch.rows)?;
+                    let query = sqlx::query_with::<Sqlite, _>(text, batch.arguments);
                     let answer = state.run(text, query.execute(&mut **conn));
                     affected += answer.await?.rows_affected();
                 }
@@ -135,11 +136,11 @@ impl SetSql<'_> {
                 let rows = state.run(text, query.fetch_all(&mut **conn)).await?;
                 read(&mut rows.iter().map(T::from_row))
             }
-            (StoreConnection::Sqlite(conn), Bound::Sqlite(sets)) => {
-                let text = statement.sqlite;
+            (StoreConnection::Sqlite(conn), Bound::Sqlite(batches)) => {
                 let mut rows = Vec::new();
-                for arguments in sets {
-                    let query = sqlx::query_with::<Sqlite, _>(text, arguments);
+                for batch in batches {
+                    let text = statement.sqlite(batch.rows)?;
+                    let query = sqlx::query_with::<Sqlite, _>(text, batch.arguments);
                     rows.extend(state.run(text, query.fetch_all(&mut **conn)).await?);
                 }
                 read(&mut rows.iter().map(T::from_row))
@@ -153,7 +154,7 @@ pub(crate) fn other_store() -> Error {
     Error::Protocol("values for one store, and a connection to the other".into())
 }
 
-/// The values of a statement: on SQLite those of each row apart.
+/// The values of a statement: on SQLite those of each batch apart.
 pub(crate) struct Values {
     pub rows: usize,
     pub bound: Bound,
@@ -163,7 +164,32 @@ pub(crate) struct Values {
 
 pub(crate) enum Bound {
     Postgres(PgArguments),
-    Sqlite(Vec<SqliteArguments>),
+    Sqlite(Vec<Batch>),
+}
+
+/// Some rows that SQLite gets at once.
+#[derive(Clone)]
+pub(crate) struct Batch {
+    /// A power of two, up to [`BATCH_MAX`].
+    pub rows: usize,
+    /// What every row shares, and then column after column.
+    pub arguments: SqliteArguments,
+}
+
+const BATCH_MAX: usize = 16;
+
+/// As few batches as these rows need, the largest first.
+pub(crate) fn batches(mut rows: usize) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    while let Some(power) = rows.min(BATCH_MAX).checked_ilog2() {
+        let batch = 1 << power;
+        batches.push(Batch {
+            rows: batch,
+            arguments: SqliteArguments::default(),
+        });
+        rows -= batch;
+    }
+    batches
 }
 
 impl Values {
@@ -171,7 +197,7 @@ impl Values {
         let bound = if is_postgres {
             Bound::Postgres(PgArguments::default())
         } else {
-            Bound::Sqlite(vec![SqliteArguments::default(); rows])
+            Bound::Sqlite(batches(rows))
         };
         Self {
             rows,
@@ -190,7 +216,10 @@ impl Values {
         }
         let bound = match &mut self.bound {
             Bound::Postgres(arguments) => arguments.add(value),
-            Bound::Sqlite(rows) => rows.iter_mut().try_for_each(|row| row.add(&value)),
+            Bound::Sqlite(batches) => {
+                let mut batches = batches.iter_mut();
+                batches.try_for_each(|batch| batch.arguments.add(&value))
+            }
         };
         self.note(bound);
     }
@@ -203,9 +232,12 @@ impl Values {
         let bound = if column.len() == self.rows {
             match &mut self.bound {
                 Bound::Postgres(arguments) => arguments.add(column),
-                Bound::Sqlite(rows) => {
-                    let mut rows = rows.iter_mut().zip(column);
-                    rows.try_for_each(|(row, value)| row.add(value))
+                Bound::Sqlite(batches) => {
+                    let mut column = column.into_iter();
+                    batches.iter_mut().try_for_each(|batch| {
+                        let mut values = column.by_ref().take(batch.rows);
+                        values.try_for_each(|value| batch.arguments.add(value))
+                    })
                 }
             }
         } else {
@@ -233,7 +265,8 @@ impl Values {
 #[derive(Debug)]
 pub(crate) struct SetStatement {
     pub postgres: &'static str,
-    pub sqlite: &'static str,
+    /// For batches of 1, 2, 4, … rows.
+    sqlite: [&'static str; BATCH_MAX.ilog2() as usize + 1],
 }
 
 /// Statements are static, so each is known by where it lies, and translated once.
@@ -269,28 +302,56 @@ impl SetStatement {
         let names = names.join(", ");
         // The columns follow what every row shares.
         let first = parameters(statement) + 1;
-        let parameters = (first..).zip(&columns);
-        let arrays: Vec<String> = parameters
-            .clone()
+        let arrays: Vec<String> = (first..)
+            .zip(&columns)
             .map(|(number, (_, kind))| format!("${number}::{kind}[]"))
             .collect();
-        let values: Vec<String> = parameters.map(|(number, _)| format!("${number}")).collect();
+        let arrays = arrays.join(", ");
         let statement = statement.trim_start();
         // A statement that has a `with` of its own goes on with it.
         let statement = match statement.strip_prefix("with ") {
             Some(rest) => format!(", {rest}"),
             None => format!(" {statement}"),
         };
-        let (arrays, values) = (arrays.join(", "), values.join(", "));
-        let sqlite = format!("with given ({names}) as (select {values}){statement}");
+        let sqlite = array::from_fn(|power| {
+            let values = values(first, columns.len(), 1 << power);
+            sqlite::translated(format!("with given ({names}) as ({values}){statement}").leak())
+        });
         Some(Self {
             postgres: format!(
                 "with given ({names}) as (select * from unnest({arrays})){statement}"
             )
             .leak(),
-            sqlite: sqlite::translated(sqlite.leak()),
+            sqlite,
         })
     }
+
+    /// For a [`Batch`] of this many rows.
+    pub fn sqlite(&self, rows: usize) -> Result<&'static str> {
+        let power = rows
+            .checked_ilog2()
+            .and_then(|power| usize::try_from(power).ok());
+        let text = power.and_then(|power| self.sqlite.get(power));
+        text.copied()
+            .ok_or_else(|| Error::Protocol(format!("a batch of {rows} rows")))
+    }
+}
+
+/// A table of parameters, which are counted from `first`, column after column.
+fn values(first: usize, columns: usize, rows: usize) -> String {
+    let row = |row| {
+        let numbers = (0..columns).map(|column| first + column * rows + row);
+        let parameters: Vec<String> = numbers.map(|number| format!("${number}")).collect();
+        parameters.join(", ")
+    };
+    if rows == 1 {
+        // Unlike `values`, it becomes a part of the statement that reads it.
+        return format!("select {}", row(0));
+    }
+    let rows: Vec<String> = (0..rows)
+        .map(|number| format!("({})", row(number)))
+        .collect();
+    format!("values {}", rows.join(", "))
 }
 
 /// The highest parameter of a statement.
@@ -324,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_arrays_on_postgresql_and_a_row_on_sqlite() {
+    fn a_set_is_arrays_on_postgresql_and_rows_on_sqlite() {
         let text = "given (id uuid, due timestamptz)
             update outbox set due_at = given.due from given
             where outbox.id = given.id and claim = $1";
@@ -336,10 +397,19 @@ mod tests {
             statement.postgres,
             format!("with given (id, due) as ({arrays}) {rest}")
         );
-        assert_eq!(
-            statement.sqlite,
-            format!("with given (id, due) as (select $2, $3) {rest}")
-        );
+        for (rows, values) in [
+            (1, "select $2, $3"),
+            (2, "values ($2, $4), ($3, $5)"),
+            (4, "values ($2, $6), ($3, $7), ($4, $8), ($5, $9)"),
+        ] {
+            assert_eq!(
+                statement.sqlite(rows).unwrap(),
+                format!("with given (id, due) as ({values}) {rest}")
+            );
+        }
+        assert!(statement.sqlite(BATCH_MAX).unwrap().contains("($17, $33)"));
+        assert!(statement.sqlite(2 * BATCH_MAX).is_err());
+        assert!(statement.sqlite(0).is_err());
         assert!(SetStatement::of("update outbox set due_at = $1").is_err());
     }
 
@@ -348,9 +418,18 @@ mod tests {
         let text = "given (id uuid) with due as (select id from given) select id from due";
         let statement = SetStatement::of(text).unwrap();
         assert_eq!(
-            statement.sqlite,
+            statement.sqlite(1).unwrap(),
             "with given (id) as (select $1), due as (select id from given) select id from due"
         );
+    }
+
+    #[test]
+    fn sqlite_gets_as_few_batches_as_a_set_needs() {
+        let sizes = |rows| -> Vec<usize> { batches(rows).iter().map(|batch| batch.rows).collect() };
+        assert!(sizes(0).is_empty());
+        assert_eq!(sizes(1), [1]);
+        assert_eq!(sizes(15), [8, 4, 2, 1]);
+        assert_eq!(sizes(39), [16, 16, 4, 2, 1]);
     }
 
     #[test]

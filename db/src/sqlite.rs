@@ -26,6 +26,9 @@ const BUSY_AT_MOST: Duration = Duration::from_secs(5);
 
 const READERS_MAX: u32 = 4;
 
+/// Prepared statements that a connection keeps: more than a service has, each for sets of five sizes.
+const STATEMENTS_KEPT: usize = 512;
+
 /// Older versions may corrupt a database when a write-ahead log is reset
 /// (sqlite.org/changes.html).
 const VERSION_MIN: [u32; 3] = [3, 51, 3];
@@ -55,7 +58,8 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<Pools> {
         // Money: a commit must survive a power failure.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(BUSY_AT_MOST);
+        .busy_timeout(BUSY_AT_MOST)
+        .statement_cache_capacity(STATEMENTS_KEPT);
     if url.contains(":memory:") {
         let write = pool(1).connect_with(options).await?;
         check_version(&write).await?;

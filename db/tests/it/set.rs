@@ -70,6 +70,49 @@ async fn a_set_reads_back_as_it_was_written() {
 }
 
 #[tokio::test]
+async fn every_row_of_a_large_set_has_its_own_values() {
+    let (_test, db) = database().await;
+    let names: Vec<String> = (10..49).map(|number| format!("payer{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut set = accounts(&names);
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(open(&mut tx, &set).await.len(), set.len());
+    let change = tx.sql_set(
+        "given (id uuid, seen_at timestamptz, more bigint)
+         update account set is_open = $1, seen_at = given.seen_at, balance = balance + given.more
+         from given where account.id = given.id",
+        set.len(),
+    );
+    let seen_at = set[0].seen_at;
+    for (number, account) in (0..).zip(&mut set) {
+        account.is_open = false;
+        account.seen_at = (number % 3 == 0).then_some(seen_at).flatten();
+        account.balance += 100 - number;
+    }
+    let changed = change
+        .bind(false)
+        .column(set.iter().map(|account| account.id))
+        .column(set.iter().map(|account| account.seen_at))
+        .column((0..39).map(|number| 100 - number))
+        .rows_affected();
+    assert_eq!(changed.await.unwrap(), 39);
+    let read: Vec<Account> = tx
+        .sql_set(
+            "given (id uuid)
+             select id, name, balance, is_open, seen_at from account
+             where id in (select id from given)",
+            set.len(),
+        )
+        .column(set.iter().map(|account| account.id))
+        .all()
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(read.len(), 39);
+    assert_eq!(all(&db).await, set);
+}
+
+#[tokio::test]
 async fn a_row_of_a_set_that_conflicts_leaves_the_others() {
     let (_test, db) = database().await;
     let mut tx = db.begin().await.unwrap();
