@@ -7,7 +7,8 @@
 
 use std::{env, path::PathBuf};
 
-const CONTRACTS: [&str; 14] = [
+const CONTRACTS: [&str; 15] = [
+    "payments/batch/v1/batch.proto",
     "payments/money/v1/money.proto",
     "payments/merchants/v1/merchants.proto",
     "payments/merchants/v1/people.proto",
@@ -35,6 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         // They print masked, see src/masked.rs.
         .skip_debug(MASKED)
+        // Encoded once, and passed on as they are.
+        .bytes(".payments.batch.v1")
         .compile_fds(descriptors)?;
     println!("cargo::rerun-if-changed=payments");
     Ok(())

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use chassis::{ids::ChargeId, page::PageAsked};
-use proto::charges::{
-    Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
-    ChargeStatus as ProtoChargeStatus, ChargeTimeline, CheckWalletRequest, CheckWalletResponse,
-    CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse, GetChargeRequest,
-    GetChargeTimelineRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest,
-    ListCasesResponse, ListChargesRequest, ListChargesResponse, ListRailsRequest,
-    ListRailsResponse, ListedCharge, Posting as ProtoPosting, Provider as ProtoProvider,
-    Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
-    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest, WalletState,
-    WatchChargesRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
-    resolve_charge_request,
+use chassis::{grpc::BatchedMethods, ids::ChargeId, page::PageAsked};
+use proto::{
+    batched::GetCharge,
+    charges::{
+        Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
+        ChargeStatus as ProtoChargeStatus, ChargeTimeline, CheckWalletRequest, CheckWalletResponse,
+        CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse,
+        GetChargeRequest, GetChargeTimelineRequest, GetHostedChargeRequest, HostedCharge,
+        ListCasesRequest, ListCasesResponse, ListChargesRequest, ListChargesResponse,
+        ListRailsRequest, ListRailsResponse, ListedCharge, Posting as ProtoPosting,
+        Provider as ProtoProvider, Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest,
+        ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
+        SubmitOtpRequest, WalletState, WatchChargesRequest,
+        charge_operations_server::ChargeOperations, charges_server::Charges,
+        resolve_charge_request,
+    },
 };
 use rails::{RailName, WalletOutcome};
 use tonic::{Request, Response, Status as GrpcStatus, Streaming};
@@ -52,6 +56,23 @@ chassis::proto_list! {
 #[derive(Clone)]
 pub struct Grpc(pub Arc<Service>);
 
+impl Grpc {
+    async fn read(&self, request: GetChargeRequest) -> Result<ProtoCharge, GrpcStatus> {
+        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        Ok(self.0.get_charge(merchant_id, reference).await?.into())
+    }
+
+    /// What may be called by batches.
+    pub fn batched(&self) -> BatchedMethods {
+        let grpc = self.clone();
+        BatchedMethods::default().method::<GetCharge, _>(move |request| {
+            let grpc = grpc.clone();
+            async move { grpc.read(request).await }
+        })
+    }
+}
+
 #[tonic::async_trait]
 impl Charges for Grpc {
     async fn create_charge(
@@ -81,11 +102,7 @@ impl Charges for Grpc {
     }
 
     async fn get_charge(&self, request: Request<GetChargeRequest>) -> GrpcResult<ProtoCharge> {
-        let request = request.into_inner();
-        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
-        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
-        let charge = self.0.get_charge(merchant_id, reference).await?;
-        Ok(Response::new(charge.into()))
+        Ok(Response::new(self.read(request.into_inner()).await?))
     }
 
     async fn get_charge_timeline(

@@ -203,6 +203,7 @@ pub async fn serve(
 fn doors(grpc: Grpc) -> Doors {
     let services = Door::default()
         .service(ChargesServer::new(grpc.clone()), &[Gateway])
+        .service(grpc.batched().into_server(), &[Gateway])
         .service(DisbursementsServer::new(grpc.clone()), &[Gateway])
         .service(PayoutAccountsServer::new(grpc.clone()), &[Gateway])
         .service(StatementsServer::new(grpc.clone()), &[Gateway])

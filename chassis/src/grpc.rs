@@ -19,6 +19,7 @@ use crate::{
     shutdown::Shutdown,
 };
 
+mod batch;
 mod call;
 mod client;
 mod deadline;
@@ -28,6 +29,7 @@ mod status;
 
 use door::GuardLayer;
 
+pub use batch::{BatchedCalls, BatchedMethods};
 pub use call::CallInHand;
 pub use client::{Channel, Connection, Replicas, check_url, connect, is_serving};
 pub use door::{Caller, Door};

@@ -48,7 +48,7 @@ pub struct SetSql<'c> {
 
 impl Conn {
     /// A statement about a set of this many rows. Its text begins with `given (…)`, see `set.rs`. On
-    /// SQLite a write belongs into a transaction, or each row commits by itself.
+    /// SQLite a write belongs into a transaction, or each batch commits by itself.
     pub fn sql_set(&mut self, text: &'static str, rows: usize) -> SetSql<'_> {
         SetSql {
             values: Values::new(self.is_postgres(), rows),

@@ -15,12 +15,16 @@
 use std::{
     error::Error as _,
     future::Future,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use chassis::grpc::Channel;
+use chassis::grpc::{BatchedCalls, Channel};
 use proto::{
+    batched::{CreateSession, GetCharge, GetSession},
     charges::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
         merchant_figures_client::MerchantFiguresClient,
@@ -45,8 +49,11 @@ pub type Merchants = Backend<MerchantsClient<Channel>>;
 pub type People = Backend<PeopleClient<Channel>>;
 pub type MerchantAccount = Backend<MerchantAccountClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
+pub type NewSessions = Backend<BatchedCalls<CreateSession>>;
+pub type SessionReads = Backend<BatchedCalls<GetSession>>;
 pub type CheckoutSessions = Backend<CheckoutSessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
+pub type ChargeReads = Backend<BatchedCalls<GetCharge>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 pub type MerchantFigures = Backend<MerchantFiguresClient<Channel>>;
 pub type PayoutAccounts = Backend<PayoutAccountsClient<Channel>>;
@@ -84,7 +91,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Backend<C> {
     name: &'static str,
     client: C,
-    budget: Budget,
+    budget: Arc<Budget>,
 }
 
 /// What an attempt may have left behind if its answer was lost.
@@ -103,7 +110,16 @@ impl<C: Clone> Backend<C> {
         Self {
             name,
             client,
-            budget: Budget::default(),
+            budget: Arc::default(),
+        }
+    }
+
+    /// Other calls to the same service, from one budget of repeats.
+    pub fn with<D>(&self, client: D) -> Backend<D> {
+        Backend {
+            name: self.name,
+            client,
+            budget: Arc::clone(&self.budget),
         }
     }
 

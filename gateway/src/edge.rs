@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chassis::{clock::Clock, config::Mode};
+use chassis::{clock::Clock, config::Mode, grpc::BatchedCalls};
 use ipnet::IpNet;
 use proto::{
     charges::{
@@ -17,7 +17,10 @@ use proto::{
 use crate::{
     api::alias::Alias,
     auth::MerchantKeys,
-    backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions, Statements},
+    backend::{
+        Backend, ChargeReads, Charges, DEADLINE, Disbursements, MerchantEvents, NewSessions,
+        SessionReads, Sessions, Statements,
+    },
     callback_headers::CallbackHeaders,
     channels::Channels,
     checkout::quote::ExchangeRates,
@@ -36,7 +39,10 @@ pub struct Edge {
     pub keys: MerchantKeys,
     pub rate_limits: RateLimits,
     pub sessions: Sessions,
+    pub new_sessions: NewSessions,
+    pub session_reads: SessionReads,
     pub charges: Charges,
+    pub charge_reads: ChargeReads,
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
     pub statements: Statements,
@@ -61,16 +67,24 @@ impl Edge {
             |most| Guesses::new(Limit::per_minute(most), config.requests_max, clock.clone());
         let key_guesses = guesses(config.auth_failures_per_minute);
         let callback_guesses = guesses(config.callback_failures_per_minute);
-        let sessions = SessionsClient::new(channels.sessions);
+        let sessions = SessionsClient::new(channels.sessions.clone());
+        let sessions = Backend::new("sessions", sessions);
+        let new_sessions = BatchedCalls::new(channels.sessions.clone(), DEADLINE);
+        let session_reads = BatchedCalls::new(channels.sessions, DEADLINE);
         let charges = ChargesClient::new(channels.charges.clone());
+        let charges = Backend::new("charges", charges);
+        let charge_reads = BatchedCalls::new(channels.charges.clone(), DEADLINE);
         let disbursements = DisbursementsClient::new(channels.charges);
         let events = MerchantEventsClient::new(channels.webhooks);
         let statements = StatementsClient::new(channels.statements);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimits::new(channels.rate_limits, config.ratelimit_timeout),
-            sessions: Backend::new("sessions", sessions),
-            charges: Backend::new("charges", charges),
+            new_sessions: sessions.with(new_sessions),
+            session_reads: sessions.with(session_reads),
+            sessions,
+            charge_reads: charges.with(charge_reads),
+            charges,
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),

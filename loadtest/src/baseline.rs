@@ -204,7 +204,7 @@ impl Hops {
             }
             Baseline::F => Probe::new(&name, Charges(api), self.watched()),
             Baseline::H | Baseline::Insert => {
-                let creations = Creations::new(&self.url, MERCHANTS, Kind::None)?;
+                let creations = Creations::single(&self.url, MERCHANTS, Kind::None)?;
                 Probe::new(&name, creations, self.watched())
             }
             Baseline::Incr => Probe::new(&name, Checks::new(&self.url, MERCHANTS)?, self.watched()),

@@ -180,7 +180,7 @@ impl Compare {
         Pgbench::during(server, async |pgbench| {
             self.beside(path, &services, async |[insert], bench| {
                 let url = bench.processes.url(Service::Sessions);
-                let load = Creations::new(&url, MERCHANTS, Kind::None)?;
+                let load = Creations::batched(&url, MERCHANTS, Kind::None)?;
                 let ours = Probe::new("sessions create", load, bench.processes.watched())?;
                 let insert = insert.probe().await?;
                 let [mut rates, mut inserts] = <[Figures; 2]>::default();

@@ -18,9 +18,6 @@ use crate::{
 };
 use store::{Filling, Setting};
 
-/// How many requests at once.
-const IN_FLIGHT: usize = 64;
-
 const MERCHANTS: u16 = 20;
 
 /// How many of the sessions that were filled in are read in turn.
@@ -125,7 +122,7 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
         for _ in 0..growth.rounds {
             for (size, (rates, p99s)) in sizes.iter().zip(&mut found) {
                 let (_, probe) = &size.probes[number];
-                let [reports] = round.measure(IN_FLIGHT, [probe]).await?;
+                let [reports] = round.measure(growth.in_flight.into(), [probe]).await?;
                 rates.extend(reports.rates().rounds);
                 p99s.extend(reports.p99s().rounds);
             }

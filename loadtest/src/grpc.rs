@@ -13,7 +13,7 @@ use crate::{engine::turn, plan::Code};
 const CONNECTIONS: usize = 4;
 
 /// A channel's own limit, longer than the engine's.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+pub const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Several channels to one service.
 pub struct Channels(Vec<Channel>);

@@ -2,6 +2,9 @@
 //!
 //! Each login names an address that nobody has. Its password is hashed all the same, so that nobody
 //! learns by the time whose addresses are known, and hashing takes as much as anything here.
+//!
+//! The load tester and its connections take the same cores. How much of what is felt is theirs shows
+//! beside a flood as large of a page that does not exist.
 
 use std::{fmt, sync::Arc, thread};
 
@@ -10,6 +13,7 @@ use ::http::{
     header::{CONNECTION, CONTENT_TYPE},
 };
 use anyhow::Context as _;
+use bytes::Bytes;
 use http_body_util::Full;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -39,8 +43,9 @@ const NICENESS: i32 = 19;
 #[derive(Debug, Serialize)]
 pub struct Logins {
     pub quiet: Spread,
-    pub beside: Spread,
-    /// How many times the quiet p99 the other is, of the medians.
+    pub beside_misses: Spread,
+    pub beside_logins: Spread,
+    /// How many times the quiet p99 the one beside logins is, of the medians.
     pub ratio: Thousandths,
     /// API requests that failed.
     pub failed: u64,
@@ -50,7 +55,9 @@ pub struct Logins {
 #[derive(Debug, Serialize)]
 pub struct Round {
     pub quiet: Report,
-    pub beside: Report,
+    pub beside_misses: Report,
+    pub misses: Report,
+    pub beside_logins: Report,
     pub logins: Report,
 }
 
@@ -81,15 +88,24 @@ pub async fn run(target: &LoginsTarget) -> anyhow::Result<Logins> {
             let read =
                 async |name| measure(reads.clone(), &plan(name, target.rate), &bench.meter).await;
             let quiet = read("API, quiet").await?;
-            let flooded = flood(dashboard.clone(), plan("logins", target.logins))?;
-            let beside = read("API, beside logins").await?;
-            let logins = flooded.await.context("the flood ended early")??;
+            let beside = async |flood, name, api| {
+                let flooded = start(flood, dashboard.clone(), plan(name, target.logins))?;
+                let api = read(api).await?;
+                let flooded = flooded.await.context("the flood ended early")??;
+                anyhow::Ok((api, flooded))
+            };
+            let (beside_misses, misses) =
+                beside(Flood::Misses, "misses", "API, beside misses").await?;
+            let (beside_logins, logins) =
+                beside(Flood::Logins, "logins", "API, beside logins").await?;
+            eprint!("{quiet}{beside_misses}{misses}{beside_logins}{logins}");
             let round = Round {
                 quiet,
-                beside,
+                beside_misses,
+                misses,
+                beside_logins,
                 logins,
             };
-            eprint!("{}{}{}", round.quiet, round.beside, round.logins);
             rounds.push(round);
         }
         Ok(Logins::of(rounds))
@@ -97,8 +113,9 @@ pub async fn run(target: &LoginsTarget) -> anyhow::Result<Logins> {
     .await
 }
 
-/// Logs in on a thread of its own, so that what is measured does not wait for it.
-fn flood(
+/// Floods from a thread of its own, so that what is measured does not wait for it.
+fn start(
+    flood: Flood,
     dashboard: String,
     plan: Plan,
 ) -> anyhow::Result<oneshot::Receiver<anyhow::Result<Report>>> {
@@ -109,9 +126,12 @@ fn flood(
     thread::spawn(move || {
         let flooding = async {
             rustix::process::nice(NICENESS)?;
-            let wrong = WrongPasswords(Client::new(&dashboard)?);
+            let flooding = Flooding {
+                flood,
+                dashboard: Client::new(&dashboard)?,
+            };
             let meter = Meter::new(Vec::new())?;
-            measure(Arc::new(wrong), &plan, &meter).await
+            measure(Arc::new(flooding), &plan, &meter).await
         };
         // Nobody waits for it if the measurement failed.
         drop(ended.send(runtime.block_on(flooding)));
@@ -119,24 +139,57 @@ fn flood(
     Ok(end)
 }
 
-struct WrongPasswords(Client);
+/// What the dashboard is flooded with.
+#[derive(Clone, Copy)]
+enum Flood {
+    /// A page that does not exist.
+    Misses,
+    /// Wrong passwords, each for another address that nobody has.
+    Logins,
+}
 
-impl Load for WrongPasswords {
-    async fn request(&self, n: u64) -> Outcome {
-        let form = format!("email=nobody-{n}%40example.com&password=not+the+right+one");
+impl Flood {
+    fn request(self, n: u64) -> Request<Full<Bytes>> {
+        let (method, path, form) = match self {
+            Self::Misses => (Method::GET, "/nothing", String::new()),
+            Self::Logins => (
+                Method::POST,
+                "/login",
+                format!("email=nobody-{n}%40example.com&password=not+the+right+one"),
+            ),
+        };
         let mut request = Request::new(Full::new(form.into()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from_static("/login");
+        *request.method_mut() = method;
+        *request.uri_mut() = Uri::from_static(path);
         let headers = request.headers_mut();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);
         headers.insert("sec-fetch-site", HeaderValue::from_static("same-origin"));
         // Whoever floods does not keep to one connection.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        let answer = self.0.send(request).await?;
-        match answer.status {
-            StatusCode::UNAUTHORIZED => Ok(()),
-            status => Err(Code::Owned(status.as_u16().to_string())),
+        request
+    }
+
+    fn answer(self) -> StatusCode {
+        match self {
+            Self::Misses => StatusCode::NOT_FOUND,
+            Self::Logins => StatusCode::UNAUTHORIZED,
+        }
+    }
+}
+
+struct Flooding {
+    flood: Flood,
+    dashboard: Client,
+}
+
+impl Load for Flooding {
+    async fn request(&self, n: u64) -> Outcome {
+        let answer = self.dashboard.send(self.flood.request(n)).await?;
+        if answer.status == self.flood.answer() {
+            Ok(())
+        } else {
+            Err(Code::Owned(answer.status.as_u16().to_string()))
         }
     }
 }
@@ -147,14 +200,18 @@ impl Logins {
             let p99s = rounds.iter().map(|round| of(round).latency.p99);
             Spread::of(&p99s.collect::<Vec<_>>())
         };
-        let (quiet, beside) = (p99(|round| &round.quiet), p99(|round| &round.beside));
+        let quiet = p99(|round| &round.quiet);
+        let beside_misses = p99(|round| &round.beside_misses);
+        let beside_logins = p99(|round| &round.beside_logins);
         let failed = rounds
             .iter()
-            .map(|round| round.quiet.failed() + round.beside.failed());
+            .flat_map(|round| [&round.quiet, &round.beside_misses, &round.beside_logins])
+            .map(Report::failed);
         Self {
             quiet,
-            beside,
-            ratio: beside.median.ratio(quiet.median),
+            beside_misses,
+            beside_logins,
+            ratio: beside_logins.median.ratio(quiet.median),
             failed: failed.sum(),
             rounds,
         }
@@ -165,14 +222,16 @@ impl fmt::Display for Logins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             quiet,
-            beside,
+            beside_misses,
+            beside_logins,
             ratio,
             failed,
             ..
         } = self;
         writeln!(
             f,
-            "API p99: {quiet} ms when quiet, {beside} ms beside logins: {ratio:.2} times"
+            "API p99: {quiet} ms when quiet, {beside_misses} ms beside as many pages not found, \
+             {beside_logins} ms beside logins: {ratio:.2} times"
         )?;
         writeln!(f, "{failed} requests failed")
     }

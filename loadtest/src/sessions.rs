@@ -1,9 +1,12 @@
 //! sessions-svc alone: sessions created.
 
+use chassis::grpc::BatchedCalls;
 use proto::{
+    batched::CreateSession,
     money::Money,
     sessions::{CreateSessionRequest, Payer, sessions_client::SessionsClient},
 };
+use tonic::Request;
 use uuid::Uuid;
 
 use crate::{
@@ -18,19 +21,37 @@ use crate::{
 };
 
 pub struct Creations {
-    channels: Channels,
+    calls: Calls,
     merchants: Vec<String>,
     payers: Payers,
 }
 
+enum Calls {
+    /// One for each session.
+    Single(Channels),
+    /// One for those that wait at the same moment, as the gateway makes them.
+    Batched(BatchedCalls<CreateSession>),
+}
+
 impl Creations {
-    pub fn new(url: &str, merchants: u16, payers: Kind) -> anyhow::Result<Self> {
+    /// By calls of their own, which is all that a bare service knows.
+    pub fn single(url: &str, merchants: u16, payers: Kind) -> anyhow::Result<Self> {
+        let calls = Calls::Single(Channels::connect(url)?);
+        Ok(Self::new(calls, merchants, payers))
+    }
+
+    pub fn batched(url: &str, merchants: u16, payers: Kind) -> anyhow::Result<Self> {
+        let calls = Calls::Batched(BatchedCalls::new(grpc::connect(url)?, grpc::ANSWER_MAX));
+        Ok(Self::new(calls, merchants, payers))
+    }
+
+    fn new(calls: Calls, merchants: u16, payers: Kind) -> Self {
         let merchants = (0..merchants).map(|_| Uuid::new_v4().to_string());
-        Ok(Self {
-            channels: Channels::connect(url)?,
+        Self {
+            calls,
             merchants: merchants.collect(),
             payers: Payers::new(payers),
-        })
+        }
     }
 }
 
@@ -50,8 +71,13 @@ impl Load for Creations {
             idempotency_key: format!("g:{}", Uuid::new_v4()),
             ..CreateSessionRequest::default()
         };
-        let mut sessions = SessionsClient::new(self.channels.of(n));
-        let created = sessions.create_session(request).await;
+        let created = match &self.calls {
+            Calls::Single(channels) => {
+                let mut sessions = SessionsClient::new(channels.of(n));
+                sessions.create_session(request).await
+            }
+            Calls::Batched(calls) => calls.call(Request::new(request)).await,
+        };
         created.map(drop).map_err(|status| grpc::code(&status))
     }
 }
@@ -61,7 +87,7 @@ pub async fn run(target: &SessionsTarget) -> anyhow::Result<Vec<Report>> {
     let alone = [Service::Sessions];
     Bench::during(&common.place, &alone, &alone, async |bench| {
         let url = bench.processes.url(Service::Sessions);
-        let load = Creations::new(&url, common.merchants, *payers)?;
+        let load = Creations::batched(&url, common.merchants, *payers)?;
         bench.sweep(&common.offer, "sessions", load).await
     })
     .await

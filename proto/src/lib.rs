@@ -1,9 +1,11 @@
 //! The contracts between the services. The `.proto` files beside this crate are the reference
 //! documentation; this is what they generate, and the codes of their closed lists.
 
+pub mod batched;
 mod codes;
 mod masked;
 
+pub use payments::batch::v1 as batch;
 pub use payments::charges::v1 as charges;
 pub use payments::merchants::v1 as merchants;
 pub use payments::money::v1 as money;
@@ -13,6 +15,11 @@ pub use payments::webhooks::v1 as webhooks;
 
 /// The packages' own nesting, by which the generated code refers to itself.
 mod payments {
+    pub mod batch {
+        pub mod v1 {
+            tonic::include_proto!("payments.batch.v1");
+        }
+    }
     pub mod charges {
         pub mod v1 {
             tonic::include_proto!("payments.charges.v1");

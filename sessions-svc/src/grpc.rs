@@ -4,18 +4,24 @@ mod checkout;
 mod operations;
 mod parse;
 
+use std::sync::Arc;
+
 use chassis::{
+    grpc::BatchedMethods,
     ids::{CustomerId, SessionId},
     page::PageAsked,
 };
-use proto::sessions::{
-    CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetCustomerRequest,
-    GetSessionRequest, ListCustomersRequest, ListCustomersResponse, ListSessionsRequest,
-    ListSessionsResponse, Payer as ProtoPayer, RecordTransactionRequest, RecordTransactionResponse,
-    Session as ProtoSession, SessionStatus as ProtoSessionStatus, Settlement as ProtoSettlement,
-    Transaction as ProtoTransaction, TransactionStatus as ProtoTransactionStatus,
-    Wallet as ProtoWallet, record_transaction_response::Outcome as ProtoOutcome,
-    sessions_server::Sessions,
+use proto::{
+    batched::{CreateSession, GetSession},
+    sessions::{
+        CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetCustomerRequest,
+        GetSessionRequest, ListCustomersRequest, ListCustomersResponse, ListSessionsRequest,
+        ListSessionsResponse, Payer as ProtoPayer, RecordTransactionRequest,
+        RecordTransactionResponse, Session as ProtoSession, SessionStatus as ProtoSessionStatus,
+        Settlement as ProtoSettlement, Transaction as ProtoTransaction,
+        TransactionStatus as ProtoTransactionStatus, Wallet as ProtoWallet,
+        record_transaction_response::Outcome as ProtoOutcome, sessions_server::Sessions,
+    },
 };
 use tonic::{Request, Response, Status};
 
@@ -34,37 +40,59 @@ chassis::proto_list! {
 /// The service, as it is called.
 pub struct Grpc(pub Service);
 
-#[tonic::async_trait]
-impl Sessions for Grpc {
-    async fn create_session(
-        &self,
-        request: Request<CreateSessionRequest>,
-    ) -> Result<Response<CreateSessionResponse>, Status> {
-        let (new, key) = parse::new_session(request.into_inner())?;
+impl Grpc {
+    async fn create(&self, request: CreateSessionRequest) -> Result<CreateSessionResponse, Status> {
+        let (new, key) = parse::new_session(request)?;
         let (session, replayed) = self.0.create_session(new, &key).await?;
         let session = ShownSession {
             status: session.status,
             session,
             transaction: None,
         };
-        Ok(Response::new(CreateSessionResponse {
+        Ok(CreateSessionResponse {
             session: Some(session.into()),
             replayed,
-        }))
+        })
+    }
+
+    async fn get(&self, request: GetSessionRequest) -> Result<ProtoSession, Status> {
+        let (id, merchant) = parse::wanted_session(&request)?;
+        if merchant.is_none() {
+            // By gateways of the version before. Once none runs any more, this is to be refused.
+            metrics::counter!("sessions_read_without_merchant_total").increment(1);
+        }
+        Ok(self.0.get_session(id, merchant).await?.into())
+    }
+
+    /// What may be called by batches.
+    pub fn batched(self: &Arc<Self>) -> BatchedMethods {
+        let (creating, reading) = (Arc::clone(self), Arc::clone(self));
+        BatchedMethods::default()
+            .method::<CreateSession, _>(move |request| {
+                let grpc = Arc::clone(&creating);
+                async move { grpc.create(request).await }
+            })
+            .method::<GetSession, _>(move |request| {
+                let grpc = Arc::clone(&reading);
+                async move { grpc.get(request).await }
+            })
+    }
+}
+
+#[tonic::async_trait]
+impl Sessions for Grpc {
+    async fn create_session(
+        &self,
+        request: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        Ok(Response::new(self.create(request.into_inner()).await?))
     }
 
     async fn get_session(
         &self,
         request: Request<GetSessionRequest>,
     ) -> Result<Response<ProtoSession>, Status> {
-        let (id, merchant) = parse::wanted_session(request.get_ref())?;
-        if merchant.is_none() {
-            // By gateways of the version before. Once none runs any more, this is to be refused.
-            metrics::counter!("sessions_read_without_merchant_total").increment(1);
-        }
-        Ok(Response::new(
-            self.0.get_session(id, merchant).await?.into(),
-        ))
+        Ok(Response::new(self.get(request.into_inner()).await?))
     }
 
     async fn record_transaction(

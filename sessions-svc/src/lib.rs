@@ -103,6 +103,7 @@ pub async fn serve(
             "payments.sessions.v1.Sessions/RecordTransaction",
             &[ChargesSvc],
         )
+        .service(grpc.batched().into_server(), &[Gateway])
         .service(
             CheckoutSessionsServer::from_arc(Arc::clone(&grpc)),
             &[Gateway],

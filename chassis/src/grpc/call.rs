@@ -1,4 +1,4 @@
-//! What happens around every call that is served.
+//! What happens around every call that is served, alone or with others of its method.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, Stream, stream::FuturesUnordered};
 use http::{Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::{deadline, door::Refused};
 use crate::{
@@ -32,6 +32,7 @@ const WAITING_CALL_MAX: Duration = Duration::from_secs(45);
 #[derive(Clone, Debug)]
 pub struct CallInHand {
     clock: Clock,
+    ends_at: Instant,
     state: Arc<Mutex<InHand>>,
 }
 
@@ -43,9 +44,10 @@ struct InHand {
 }
 
 impl CallInHand {
-    fn new(clock: &Clock) -> Self {
+    fn new(clock: &Clock, ends_at: Instant) -> Self {
         Self {
             clock: clock.clone(),
+            ends_at,
             state: Arc::new(Mutex::new(InHand {
                 activity: Some(clock.activity()),
                 has_waited: false,
@@ -127,22 +129,14 @@ where
         if method.starts_with("grpc.") {
             return Box::pin(self.inner.call(request));
         }
-        let in_hand = CallInHand::new(&self.clock);
-        request.extensions_mut().insert(in_hand.clone());
-        let span = tracing::info_span!(
-            "grpc",
-            otel.name = method,
-            otel.kind = "server",
-            rpc.system = "grpc",
-            rpc.method = method,
-            rpc.code = tracing::field::Empty,
-        );
         let traceparent = request.headers().get("traceparent");
-        telemetry::set_parent(&span, traceparent.and_then(|value| value.to_str().ok()));
+        let span = span_of(&method, traceparent.and_then(|value| value.to_str().ok()));
         let mut started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
         let waiting_ends_at = started.at + longest.min(WAITING_CALL_MAX);
+        let in_hand = CallInHand::new(&self.clock, ends_at);
+        request.extensions_mut().insert(in_hand.clone());
         let mut call = Box::pin(AssertUnwindSafe(self.inner.call(request)).catch_unwind());
         let answer = async move {
             let in_time = match timeout_at(ends_at, &mut call).await {
@@ -151,11 +145,8 @@ where
             };
             let answer = match in_time {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(_panic)) => {
-                    tracing::error!("the handler panicked");
-                    Ok(Status::internal("internal error").into_http())
-                }
-                Err(_) => Ok(Status::deadline_exceeded("no answer in time").into_http()),
+                Ok(Err(_panic)) => Ok(panicked().into_http()),
+                Err(_) => Ok(late().into_http()),
             };
             if let Ok(answer) = &answer {
                 let status = Status::from_header_map(answer.headers());
@@ -167,6 +158,69 @@ where
         };
         Box::pin(answer.instrument(span))
     }
+}
+
+/// Answers calls of one method that came in one, as they end: each has a span, a count, a clock
+/// activity and an outcome of its own, told with its place among them, and its panic is not the
+/// others'. They have the deadline of the one that they came in, if it is known.
+///
+/// `method` is what each would have called by itself, `package.Service/Method`; a call comes with its
+/// traceparent, which may be empty.
+pub(super) fn answer_each<Q, A, F>(
+    method: &'static str,
+    came_in: Option<CallInHand>,
+    calls: Vec<(String, Q)>,
+    answer: impl Fn(Q) -> F + Clone,
+) -> impl Stream<Item = (usize, Result<A, Status>)>
+where
+    F: Future<Output = Result<A, Status>>,
+{
+    let ends_at = came_in.as_ref().map(|call| call.ends_at);
+    let ends_at = ends_at.unwrap_or_else(|| Instant::now() + CALL_MAX);
+    let calls = calls.into_iter().enumerate();
+    let answering: FuturesUnordered<_> = calls
+        .map(|(place, (traceparent, request))| {
+            let span = span_of(method, Some(&traceparent));
+            let started = UncountedCall::new(method.to_owned());
+            let activity = came_in.as_ref().map(|call| call.clock.activity());
+            let answer = answer.clone();
+            let answer = AssertUnwindSafe(async move { answer(request).await }).catch_unwind();
+            let answer = timeout_at(ends_at, answer);
+            let counted = async move {
+                let answer = match answer.await {
+                    Ok(answer) => answer.unwrap_or_else(|_panic| Err(panicked())),
+                    Err(_) => Err(late()),
+                };
+                started.end(answer.as_ref().err().map_or(Code::Ok, Status::code));
+                drop(activity);
+                (place, answer)
+            };
+            counted.instrument(span)
+        })
+        .collect();
+    answering
+}
+
+fn span_of(method: &str, traceparent: Option<&str>) -> Span {
+    let span = tracing::info_span!(
+        "grpc",
+        otel.name = method,
+        otel.kind = "server",
+        rpc.system = "grpc",
+        rpc.method = method,
+        rpc.code = tracing::field::Empty,
+    );
+    telemetry::set_parent(&span, traceparent);
+    span
+}
+
+fn late() -> Status {
+    Status::deadline_exceeded("no answer in time")
+}
+
+fn panicked() -> Status {
+    tracing::error!("the handler panicked");
+    Status::internal("internal error")
 }
 
 /// A call that is not counted yet. If it is dropped without an end, its caller is gone.
@@ -208,5 +262,58 @@ impl Drop for UncountedCall {
         metrics::counter!("grpc_calls_total", "method" => method.clone(), "code" => format!("{:?}", self.code))
             .increment(1);
         metrics::histogram!("grpc_call_seconds", "method" => method).record(self.at.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures::StreamExt as _;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// The milliseconds after which calls that take so many ended, with their places and what became
+    /// of them, if they may take 2 s: 0 panics, and 1 never ends.
+    async fn answered(calls: &[u64]) -> Vec<(u128, usize, Result<u64, Code>)> {
+        let begun = Instant::now();
+        let clock = Clock::system();
+        let came_in = CallInHand::new(&clock, begun + Duration::from_secs(2));
+        let calls = calls.iter().map(|millis| (String::new(), *millis));
+        let answers = answer_each(
+            "test.Test/Wait",
+            Some(came_in),
+            calls.collect(),
+            async |millis| {
+                match millis {
+                    0 => panic!("a handler panics"),
+                    1 => pending().await,
+                    _ => sleep(Duration::from_millis(millis)).await,
+                }
+                Ok(millis)
+            },
+        );
+        let answers = answers.map(|(place, answer)| {
+            let answer = answer.map_err(|status| status.code());
+            (begun.elapsed().as_millis(), place, answer)
+        });
+        let answers = answers.collect().await;
+        assert!(!clock.is_busy());
+        answers
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_came_in_one_are_answered_as_they_end_by_its_deadline() {
+        assert_eq!(
+            answered(&[40, 1, 0, 20]).await,
+            [
+                (0, 2, Err(Code::Internal)),
+                (20, 3, Ok(20)),
+                (40, 0, Ok(40)),
+                (2_000, 1, Err(Code::DeadlineExceeded)),
+            ]
+        );
+        assert_eq!(answered(&[]).await, []);
     }
 }

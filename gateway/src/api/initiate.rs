@@ -81,11 +81,11 @@ pub async fn initiate(
     let warnings = order.warnings(&edge.rates);
     let key = order.key.clone();
     let created = edge
-        .sessions
+        .new_sessions
         .keyed(
             backend::DEADLINE,
             order.into_request(&merchant),
-            |mut sessions, request| async move { sessions.create_session(request).await },
+            |sessions, request| async move { sessions.call(request).await },
         )
         .await?;
     let session = created.session.unwrap_or_default();

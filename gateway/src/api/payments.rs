@@ -7,13 +7,11 @@ use axum::{
     extract::{RawQuery, State},
 };
 use chassis::ids::{Reference, SessionId};
-use proto::{
-    charges::GetChargeRequest,
-    sessions::{ListSessionsRequest, SessionStatus},
-};
+use proto::sessions::{ListSessionsRequest, SessionStatus};
 
 use super::{
     list::{Page, Parameters},
+    read_charge,
     session_status::SessionShown,
 };
 use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
@@ -67,16 +65,7 @@ async fn session_of(
     merchant: &Merchant,
     reference: &Reference,
 ) -> Result<Option<String>, Error> {
-    let request = GetChargeRequest {
-        merchant_id: merchant.id.to_string(),
-        reference: reference.to_string(),
-    };
-    let charge = edge.charges.read(
-        backend::DEADLINE,
-        request,
-        |mut charges, request| async move { charges.get_charge(request).await },
-    );
-    match charge.await {
+    match read_charge::read(edge, merchant, reference).await {
         Ok(charge) => Ok(Some(charge.session_id)),
         Err(Error::NotFound) => Ok(None),
         Err(error) => Err(error),

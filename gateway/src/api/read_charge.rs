@@ -7,8 +7,8 @@ use axum::{
     Extension, Json,
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
-use chassis::{grpc::Channel, ids::Reference, money::Money};
-use proto::charges::{Charge, ChargeStatus, GetChargeRequest, charges_client::ChargesClient};
+use chassis::{ids::Reference, money::Money};
+use proto::charges::{Charge, ChargeStatus, GetChargeRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -47,11 +47,7 @@ pub async fn read_charge(
     parameters.finish_ignoring_others()?;
     let Path(reference) = reference.map_err(|_| Error::NotFound)?;
     let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
-    let request = GetChargeRequest {
-        merchant_id: merchant.id.to_string(),
-        reference: reference.to_string(),
-    };
-    let charge = read(&edge, request.clone()).await?;
+    let charge = read(&edge, &merchant, &reference).await?;
     let Some(longest) = longest.filter(|_| !has_ended(&charge)) else {
         return Ok(Json(charge.try_into()?));
     };
@@ -59,16 +55,26 @@ pub async fn read_charge(
     let charge = match in_hand.wait(timeout(longest, changed)).await {
         Ok(Some(Ok(Some(changed)))) => changed,
         Err(NoRoom) => charge,
-        Ok(_) => read(&edge, request).await?,
+        Ok(_) => read(&edge, &merchant, &reference).await?,
     };
     Ok(Json(charge.try_into()?))
 }
 
-async fn read(edge: &Edge, request: GetChargeRequest) -> Result<Charge, Error> {
-    let send = |mut charges: ChargesClient<Channel>, request| async move {
-        charges.get_charge(request).await
+pub async fn read(
+    edge: &Edge,
+    merchant: &Merchant,
+    reference: &Reference,
+) -> Result<Charge, Error> {
+    let request = GetChargeRequest {
+        merchant_id: merchant.id.to_string(),
+        reference: reference.to_string(),
     };
-    edge.charges.read(backend::DEADLINE, request, send).await
+    let read = edge
+        .charge_reads
+        .read(backend::DEADLINE, request, |charges, request| async move {
+            charges.call(request).await
+        });
+    read.await
 }
 
 /// Whether its status is the last that it will have.

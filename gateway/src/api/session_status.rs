@@ -66,12 +66,10 @@ pub async fn session_status(
         merchant_id: merchant.id.to_string(),
     };
     let session = edge
-        .sessions
-        .read(
-            backend::DEADLINE,
-            request,
-            |mut sessions, request| async move { sessions.get_session(request).await },
-        )
+        .session_reads
+        .read(backend::DEADLINE, request, |sessions, request| async move {
+            sessions.call(request).await
+        })
         .await?;
     Ok(Json(session.try_into()?))
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Response};
 use chassis::ids::Reference;
-use proto::charges::{ChargeAnswer, ChargeStatus, GetChargeRequest, SubmitOtpRequest};
+use proto::charges::{ChargeAnswer, ChargeStatus, SubmitOtpRequest};
 
 use super::{
     body::Object,
     charge::answered,
     fields::{self, Fields},
+    read_charge,
 };
 use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
@@ -50,16 +51,8 @@ async fn from_record(
     merchant: &Merchant,
     reference: &Reference,
 ) -> Result<ChargeAnswer, Error> {
-    let request = GetChargeRequest {
-        merchant_id: merchant.id.to_string(),
-        reference: reference.to_string(),
-    };
-    let read = edge.charges.read(
-        backend::DEADLINE,
-        request,
-        |mut charges, request| async move { charges.get_charge(request).await },
-    );
-    let charge = read.await.map_err(|_| Error::OutcomeUnknown)?;
+    let charge = read_charge::read(edge, merchant, reference).await;
+    let charge = charge.map_err(|_| Error::OutcomeUnknown)?;
     let message = match charge.status() {
         ChargeStatus::Failed => charge.failure_message.clone().unwrap_or_default(),
         ChargeStatus::OtpRequired => {

@@ -11,6 +11,7 @@ use chassis::{
 use clap::Parser as _;
 use gateway::config::Config;
 use proto::{
+    batch::batches_server::BatchesServer,
     charges::{
         charges_server::ChargesServer, disbursements_server::DisbursementsServer,
         statements_server::StatementsServer,
@@ -130,6 +131,7 @@ async fn serve_services(services: Arc<Services>) -> ServedService {
     let served = Served(services);
     let routes = Routes::new(MerchantsServer::new(served.clone()))
         .add_service(RateLimitsServer::new(served.clone()))
+        .add_service(BatchesServer::new(served.clone()))
         .add_service(SessionsServer::new(served.clone()))
         .add_service(CheckoutSessionsServer::new(served.clone()))
         .add_service(DisbursementsServer::new(served.clone()))

@@ -6,6 +6,7 @@ mod http;
 mod services;
 
 mod additive;
+mod batches;
 mod charge;
 mod checkout;
 mod edge;

@@ -14,6 +14,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use proto::{
+    batch,
     charges::{
         self, WatchChargesResponse, charges_server::Charges, disbursements_server::Disbursements,
         statements_server::Statements,
@@ -25,6 +26,8 @@ use proto::{
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt as _};
+
+mod batches;
 
 type Answering<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
 
@@ -181,8 +184,17 @@ impl Watches {
     }
 }
 
+pub type ChangeOutcome = fn(batch::Outcome) -> Option<batch::Outcome>;
+
+pub fn unchanged(outcome: batch::Outcome) -> Option<batch::Outcome> {
+    Some(outcome)
+}
+
 /// All services.
 pub struct Services {
+    /// Each call of a batch is answered as if it had come by itself; a test may then change the
+    /// outcomes.
+    pub carry: Call<batch::CarryRequest, ChangeOutcome>,
     pub authenticate: Call<merchants::AuthenticateRequest, merchants::Merchant>,
     pub check: Call<ratelimit::CheckRequest, ratelimit::CheckResponse>,
     pub create_session: Call<sessions::CreateSessionRequest, sessions::CreateSessionResponse>,
@@ -225,6 +237,7 @@ impl Services {
     /// One verified merchant, room in every bucket, and nothing on record.
     pub fn new() -> Self {
         Self {
+            carry: Call::new(|_| Ok(unchanged as ChangeOutcome)),
             authenticate: Call::new(|_| Ok(merchant())),
             check: Call::new(|_| Ok(allowed())),
             create_session: Call::new(|request| {

@@ -27,6 +27,10 @@ pub struct Growth {
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub warm_up: Duration,
 
+    /// Requests at once.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pub in_flight: u16,
+
     #[command(flatten)]
     pub place: Place,
     #[command(flatten)]

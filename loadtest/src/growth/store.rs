@@ -149,7 +149,8 @@ pub async fn settings(database: &mut PgConnection) -> anyhow::Result<Vec<Setting
     let settings = sqlx::query_as(
         "select name, current_setting(name) as setting from pg_settings
          where name in ('fsync', 'synchronous_commit', 'shared_buffers', 'effective_cache_size',
-                        'work_mem', 'max_wal_size', 'max_connections', 'server_version')
+                        'work_mem', 'max_wal_size', 'wal_compression', 'checkpoint_timeout',
+                        'max_connections', 'server_version')
          order by name",
     );
     Ok(settings.fetch_all(database).await?)

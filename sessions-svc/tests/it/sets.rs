@@ -1,19 +1,22 @@
 //! Requests that are written together: each has the outcome that it would have alone.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use chassis::{
     ids::{MerchantId, SessionId},
-    testing::check_refusal,
+    testing::{check_invalid, check_refusal},
 };
 use db::Tx;
-use futures::future::join_all;
-use proto::sessions::{
-    CreateSessionRequest, Payer, SessionStatus, record_transaction_response::Outcome,
-    sessions_client::SessionsClient,
+use futures::{TryStreamExt as _, future::join_all};
+use proto::{
+    batch::{Call, CarryRequest, CarryResponse, batches_client::BatchesClient},
+    sessions::{
+        CreateSessionRequest, CreateSessionResponse, Payer, SessionStatus,
+        record_transaction_response, sessions_client::SessionsClient,
+    },
 };
 use tokio::task::JoinSet;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::world::{World, create_persistently, money, record_persistently};
 
@@ -286,7 +289,10 @@ async fn reports_of_a_set_are_recorded_each_with_its_own_answer() {
     };
     for opened in opened {
         let opened = opened.as_ref().unwrap();
-        assert_eq!(opened.outcome(), Outcome::Recorded);
+        assert_eq!(
+            opened.outcome(),
+            record_transaction_response::Outcome::Recorded
+        );
         assert_eq!(opened.session_status(), SessionStatus::Processing);
     }
     let (one, two) = (one.as_ref().unwrap(), two.as_ref().unwrap());
@@ -340,11 +346,65 @@ async fn replicas_write_sets_beside_each_other() {
     let claims = claiming.join_all().await;
     let won = claims
         .iter()
-        .filter(|claim| claim.outcome() == Outcome::Recorded);
+        .filter(|claim| claim.outcome() == record_transaction_response::Outcome::Recorded);
     assert_eq!(won.count(), 1);
     paying.join_all().await;
     let [customer] = world.customers().await.try_into().unwrap();
     assert_eq!(customer.payments_count, 60);
     drop(other);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_a_batch_creates_is_as_if_each_had_come_by_itself() {
+    let world = World::start().await;
+    let old = world.request("USD", 2_550);
+    let first = world.create(old.clone()).await.unwrap().session;
+    let reused = CreateSessionRequest {
+        amount: Some(money("USD", 7)),
+        ..old.clone()
+    };
+    let nobody = CreateSessionRequest {
+        merchant_id: String::new(),
+        ..world.request("GHS", 5)
+    };
+    let fresh = world.request("GHS", 5);
+    let calls = [
+        fresh.clone(),
+        reused,
+        old,
+        nobody,
+        CreateSessionRequest::default(),
+    ];
+    let calls = calls.map(|request| Call::new(String::new(), &request));
+    let request = CarryRequest {
+        method: "payments.sessions.v1.Sessions/CreateSession".to_owned(),
+        calls: calls.to_vec(),
+    };
+    let answer = BatchesClient::new(world.channel())
+        .carry(request)
+        .await
+        .unwrap();
+    let answers: Vec<CarryResponse> = answer.into_inner().try_collect().await.unwrap();
+    let outcomes = answers.into_iter().flat_map(|answer| answer.outcomes);
+    let outcomes: BTreeMap<u32, Result<CreateSessionResponse, Status>> = outcomes
+        .map(|outcome| (outcome.call, outcome.read().unwrap()))
+        .collect();
+    let outcomes: Vec<_> = outcomes.into_values().collect();
+    let [created, reused, repeated, nobody, nothing] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    let created = created.as_ref().unwrap();
+    assert_eq!(created.session.as_ref().unwrap().amount, fresh.amount);
+    assert!(!created.replayed);
+    check_refusal(
+        reused.clone(),
+        Code::AlreadyExists,
+        "IDEMPOTENCY_KEY_REUSED",
+    );
+    let repeated = repeated.as_ref().unwrap();
+    assert_eq!((&repeated.session, repeated.replayed), (&first, true));
+    check_invalid(nobody.clone(), "merchant_id");
+    assert_eq!(nothing.as_ref().unwrap_err().code(), Code::InvalidArgument);
     world.end().await;
 }

@@ -87,6 +87,10 @@ impl World {
         self.restart().await;
     }
 
+    pub fn channel(&self) -> Channel {
+        self.service.channel()
+    }
+
     /// Another process on the same database, until it is dropped.
     pub async fn replica(&self) -> ServedService {
         serve(&self.database.url, &self.clock, &self.webhooks.url).await

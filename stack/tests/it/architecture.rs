@@ -196,6 +196,7 @@ fn proto_types_stop_at_the_edge() {
         "chassis" => source.is_one_of(&[
             "charge_status.rs",
             "grpc.rs",
+            "grpc/batch.rs",
             "money.rs",
             "provider.rs",
             "rate_bucket.rs",

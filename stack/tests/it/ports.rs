@@ -12,8 +12,8 @@ use crate::shop::Shop;
 /// A method of the contracts.
 #[derive(Debug)]
 pub struct Method {
-    /// The package's own name, such as `charges`.
-    pub package: String,
+    /// The process that serves it, without `-svc`: the package's own name, such as `charges`.
+    pub process: String,
     service: String,
     /// `/package.Service/Method`
     pub path: String,
@@ -50,10 +50,19 @@ pub fn methods() -> Vec<Method> {
             fields.any(|field| field.name() == "merchant_id" && field.r#type() == Type::String)
         };
         for service in &file.service {
-            methods.extend(service.method.iter().map(|method| {
+            // Batches are served wherever a method may be called by them.
+            let processes = match package.split('.').nth(1).unwrap() {
+                "batch" => vec!["charges", "sessions"],
+                package => vec![package],
+            };
+            let served = processes.iter().flat_map(|process| {
+                let methods = service.method.iter();
+                methods.map(move |method| (process, method))
+            });
+            methods.extend(served.map(|(process, method)| {
                 let options = method.options.as_ref();
                 Method {
-                    package: package.split('.').nth(1).unwrap().to_owned(),
+                    process: (*process).to_owned(),
                     service: service.name().to_owned(),
                     path: format!("/{package}.{}/{}", service.name(), method.name()),
                     takes_merchant: takes_merchant(method.input_type()),
@@ -77,16 +86,16 @@ pub async fn ask(channel: &Channel, path: &str) -> Code {
     }
 }
 
-/// The ports of the service that serves this package: the first, and that for operators.
-fn ports(shop: &Shop, package: &str) -> (Channel, Option<Channel>) {
+/// The ports of this process: the first, and that for operators.
+fn ports(shop: &Shop, process: &str) -> (Channel, Option<Channel>) {
     let grpc = &shop.ready.grpc;
-    let (services, operators) = match package {
+    let (services, operators) = match process {
         "merchants" => (&grpc.merchants, Some(&grpc.merchants_operators)),
         "sessions" => (&grpc.sessions, None),
         "charges" => (&grpc.charges, Some(&grpc.charges_operators)),
         "webhooks" => (&grpc.webhooks, Some(&grpc.webhooks_operators)),
         "ratelimit" => (&grpc.ratelimit, None),
-        _ => panic!("nobody serves {package}"),
+        _ => panic!("no process is called {process}"),
     };
     (connect(services), operators.map(|url| connect(url)))
 }
@@ -96,7 +105,7 @@ async fn every_method_is_served_at_the_port_of_those_who_may_call_it_and_no_othe
     let shop = Shop::open().await;
     let mut for_operators = 0;
     for method in methods() {
-        let (services, operators) = ports(&shop, &method.package);
+        let (services, operators) = ports(&shop, &method.process);
         let is_served = async |channel: &Channel| {
             let answer = ask(channel, &method.path).await;
             assert_ne!(answer, Code::Unavailable, "{}", method.path);
@@ -126,7 +135,7 @@ async fn no_call_of_a_merchant_does_without_the_merchant() {
         if !method.takes_merchant || method.is_for_operators() || method.is_deprecated {
             continue;
         }
-        let (services, _) = ports(&shop, &method.package);
+        let (services, _) = ports(&shop, &method.process);
         let answer = ask(&services, &method.path).await;
         let is_refused = matches!(
             answer,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use chassis::{config::Tls, shutdown::Tasks};
+use futures::future::join_all;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -47,8 +48,14 @@ const RECEIVER_TOKEN: &str = "receiver-token-4f1c";
 
 const REQUEST: &str = "POST /api/v1/payments/charge";
 const CREATE: &str = "payments.charges.v1.Charges/CreateCharge";
+const INITIATE: &str = "/api/v1/payments/initiate";
+const CREATE_SESSION: &str = "payments.sessions.v1.Sessions/CreateSession";
+const CARRY: &str = "payments.batch.v1.Batches/Carry";
 const RECORD: &str = "payments.sessions.v1.Sessions/RecordTransaction";
 const PUBLISH: &str = "payments.webhooks.v1.Webhooks/Publish";
+
+/// How many requests come at the same moment.
+const BURST: usize = 16;
 
 /// A span and its service.
 #[derive(Clone, Debug)]
@@ -105,6 +112,30 @@ impl Collector {
             .serve_with_incoming(TcpIncoming::from(listener));
         Tasks::new().spawn(async { server.await.unwrap() });
         (collector, url)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.spans().iter().any(|one| one.span.name == name)
+    }
+
+    /// In how many traces with the first span there is the second, and right below it wherever it is.
+    fn traces(&self, above: &str, below: &str) -> usize {
+        let spans = self.spans();
+        let named = |name| {
+            spans
+                .iter()
+                .filter(move |one: &&Exported| one.span.name == name)
+        };
+        let has_it = |parent: &&Exported| {
+            let parent = &parent.span;
+            let children = named(below).map(|child| &child.span);
+            let mut children = children
+                .filter(|child| child.trace_id == parent.trace_id)
+                .peekable();
+            children.peek().is_some()
+                && children.all(|child| child.parent_span_id == parent.span_id)
+        };
+        named(above).filter(has_it).count()
     }
 
     fn spans(&self) -> Vec<Exported> {
@@ -213,6 +244,16 @@ fn check(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
     }
 }
 
+/// Processes, not started yet, that export to this collector without a long wait.
+async fn exporting_to(url: &str) -> Processes {
+    let mut processes = Processes::plan().await;
+    for process in processes.all() {
+        let soon = ("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned());
+        process.env.extend([(ENDPOINT, url.to_owned()), soon]);
+    }
+    processes
+}
+
 /// Charges 25.50 GHS. Returns once the charge has settled and its webhook has arrived.
 async fn pay(processes: &Processes) -> Merchant {
     let receiver = Receiver::start().await.unwrap();
@@ -237,12 +278,8 @@ async fn pay(processes: &Processes) -> Merchant {
 #[tokio::test]
 async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
     let (collector, url) = Collector::start().await;
-    let mut processes = Processes::plan().await;
+    let mut processes = exporting_to(&url).await;
     for process in processes.all() {
-        process.env.push((ENDPOINT, url.clone()));
-        process
-            .env
-            .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
         // The log level must not affect traces.
         process.env.push(("RUST_LOG", "error".to_owned()));
     }
@@ -268,6 +305,41 @@ async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
     check_payment(&trace, &merchant.merchant_id);
     check_statements(&trace);
     check_nothing_secret(&collector.spans(), &merchant);
+}
+
+/// Requests that are sent on by one call keep their own traces.
+#[tokio::test]
+async fn sessions_that_are_created_together_are_each_in_their_requests_trace() {
+    let (collector, url) = Collector::start().await;
+    let mut processes = exporting_to(&url).await;
+    processes.start_all().await;
+    let merchant = processes.merchant("http://127.0.0.1:9").await;
+    let api = Api::new(&processes.gateway.url, &merchant.api_key).unwrap();
+    let body = json!({"amount": 25.5, "currency": "GHS"});
+    let sending = async {
+        let mut sent = 0;
+        while !collector.has(CARRY) {
+            let burst = (0..BURST).map(|_| api.post(INITIATE, &body));
+            for answer in join_all(burst).await {
+                answer.unwrap().expect(201).unwrap();
+            }
+            sent += BURST;
+        }
+        sent
+    };
+    let sent = tokio::time::timeout(WAIT_MAX, sending).await.unwrap();
+    let requested = format!("POST {INITIATE}");
+    let each_has_its_own = async {
+        while collector.traces(&requested, CREATE_SESSION) < sent {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let seen = tokio::time::timeout(WAIT_MAX, each_has_its_own).await;
+    assert!(
+        seen.is_ok(),
+        "{} of {sent}",
+        collector.traces(&requested, CREATE_SESSION)
+    );
 }
 
 /// Checks the attributes and the ancestors of each step.
@@ -392,13 +464,7 @@ async fn without_the_variables_nothing_is_exported_and_no_context_is_kept() {
 #[tokio::test]
 async fn each_log_line_of_a_request_has_its_ids() {
     let (collector, url) = Collector::start().await;
-    let mut processes = Processes::plan().await;
-    for process in processes.all() {
-        process.env.push((ENDPOINT, url.clone()));
-        process
-            .env
-            .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
-    }
+    let mut processes = exporting_to(&url).await;
     processes.start_all().await;
     pay(&processes).await;
     let wanted = [("gateway", REQUEST), ("charges-svc", CREATE)];
