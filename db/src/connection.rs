@@ -137,7 +137,8 @@ impl Conn {
         answer
     }
 
-    /// Whether the answer to a statement is still outstanding and may never come.
+    /// Whether the answer to a statement is still outstanding and may never come, or the server is
+    /// not to be asked again.
     fn is_lost(&self) -> bool {
         self.state.unanswered && matches!(self.held, StoreConnection::Postgres(_))
     }
@@ -444,10 +445,10 @@ impl State {
                 .unwrap_or_else(|_| Err(Error::Io(io::ErrorKind::TimedOut.into()))),
             None => answer.await,
         };
-        self.unanswered = matches!(
-            answer,
-            Err(Error::Io(_) | Error::Tls(_) | Error::Protocol(_))
-        );
+        self.unanswered = answer.as_ref().is_err_and(|error| {
+            matches!(error, Error::Io(_) | Error::Tls(_) | Error::Protocol(_))
+                || postgres::is_lost(error)
+        });
         self.failed = before || answer.is_err();
         answer
     }

@@ -17,9 +17,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 const RETRYABLE: &[&str] = &["40001", "40P01", "55P03", "5", "261", "517", "773"];
 
 /// PostgreSQL: too many connections, out of resources, cancelled by a timeout, shutting down,
-/// crashed, starting, idle too long in a transaction.
+/// crashed, starting, idle too long in a transaction, no longer the primary.
 const UNAVAILABLE: &[&str] = &[
-    "53300", "53200", "53100", "57014", "57P01", "57P02", "57P03", "25P03",
+    "53300", "53200", "53100", "57014", "57P01", "57P02", "57P03", "25P03", "25006",
 ];
 
 /// Whether a row with this key already exists.

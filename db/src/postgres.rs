@@ -1,7 +1,7 @@
 //! What is specific to PostgreSQL: limits, migrations on their own connection, and creating a
 //! database.
 
-use std::{ops, pin::Pin, str::FromStr, time::Duration};
+use std::{io, ops, pin::Pin, str::FromStr, time::Duration};
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, PgPool,
@@ -82,6 +82,7 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<PgPool> {
         .max_connections(max_connections)
         .acquire_timeout(ACQUIRE_AT_MOST)
         .test_before_acquire(false)
+        .after_connect(|conn, _meta| Box::pin(refuse_standby(conn)))
         .before_acquire(|conn, meta| {
             Box::pin(async move {
                 if meta.idle_for > TRUSTED_IDLE {
@@ -92,6 +93,19 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<PgPool> {
         })
         .connect_with(options)
         .await
+}
+
+/// After a failover the name may still lead to the old primary for a while. As a standby it answers
+/// reads, so everything would look well while every write fails.
+async fn refuse_standby(conn: &mut PgConnection) -> Result<()> {
+    let (is_standby,): (bool,) = sqlx::query_as("select pg_is_in_recovery()")
+        .fetch_one(conn)
+        .await?;
+    if is_standby {
+        let refused = io::Error::other("the server is a standby");
+        return Err(Error::Io(refused));
+    }
+    Ok(())
 }
 
 pub(crate) fn is_url(url: &str) -> bool {
@@ -120,6 +134,33 @@ pub(crate) struct MigrationConnection(PgConnection);
 impl MigrationConnection {
     pub(crate) async fn close(self) -> Result<()> {
         self.0.close().await
+    }
+
+    async fn apply_patiently(
+        &mut self,
+        table: &str,
+        migration: &Migration,
+    ) -> Result<Duration, MigrateError> {
+        if migration.no_tx {
+            // It waits for others, but nobody waits behind it.
+            self.0.execute("set lock_timeout = 0").await?;
+            self.drop_broken_indexes(migration).await?;
+            let taken = self.0.apply(table, migration).await?;
+            self.0.execute("set lock_timeout = '1s'").await?;
+            return Ok(taken);
+        }
+        let mut tries_left = LOCK_TRIES;
+        loop {
+            tries_left -= 1;
+            match self.0.apply(table, migration).await {
+                Err(error) if tries_left > 0 && is_lock_timeout(&error) => {
+                    let version = migration.version;
+                    tracing::warn!(version, tries_left, "a migration let others go first");
+                    tokio::time::sleep(LOCK_PAUSE).await;
+                }
+                applied => return applied,
+            }
+        }
     }
 
     /// Drops the invalid index that a concurrent build of this migration left when it broke off.
@@ -154,6 +195,27 @@ impl ops::DerefMut for MigrationConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.0
     }
+}
+
+/// Revokes everybody's right to change what is append-only. That is read from the catalog, so that an
+/// older version closes a newer one's tables too.
+pub(crate) async fn close_append_only(conn: &mut PgConnection) -> Result<()> {
+    let open: Vec<(String, String)> = sqlx::query_as(
+        "select distinct quote_ident(c.relname),
+             case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+         from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid,
+             aclexplode(c.relacl) a
+         where p.proname = 'refuse_change' and c.relnamespace = current_schema()::regnamespace
+             and a.privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+             and a.grantee <> c.relowner",
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for (table, grantee) in open {
+        let revoke = format!("revoke update, delete, truncate, trigger on {table} from {grantee}");
+        conn.execute(AssertSqlSafe(revoke)).await?;
+    }
+    Ok(())
 }
 
 type MigrationFuture<'e, T> = Pin<Box<dyn Future<Output = Result<T, MigrateError>> + Send + 'e>>;
@@ -207,26 +269,11 @@ impl Migrate for MigrationConnection {
         migration: &'e Migration,
     ) -> MigrationFuture<'e, Duration> {
         Box::pin(async move {
-            if migration.no_tx {
-                // It waits for others, but nobody waits behind it.
-                self.0.execute("set lock_timeout = 0").await?;
-                self.drop_broken_indexes(migration).await?;
-                let taken = self.0.apply(table, migration).await?;
-                self.0.execute("set lock_timeout = '1s'").await?;
-                return Ok(taken);
-            }
-            let mut tries_left = LOCK_TRIES;
-            loop {
-                tries_left -= 1;
-                match self.0.apply(table, migration).await {
-                    Err(error) if tries_left > 0 && is_lock_timeout(&error) => {
-                        let version = migration.version;
-                        tracing::warn!(version, tries_left, "a migration let others go first");
-                        tokio::time::sleep(LOCK_PAUSE).await;
-                    }
-                    applied => return applied,
-                }
-            }
+            let applied = self.apply_patiently(table, migration).await?;
+            // The serving role got it by default, and must lose it before the next migration, which
+            // may take hours: no service starts with a role that may change what is append-only.
+            close_append_only(&mut self.0).await?;
+            Ok(applied)
         })
     }
 
@@ -238,7 +285,6 @@ impl Migrate for MigrationConnection {
         self.0.revert(table, migration)
     }
 }
-
 /// Whether somebody else held the lock for as long as this waited for it, or both waited for each
 /// other.
 fn is_lock_timeout(error: &MigrateError) -> bool {
@@ -251,12 +297,15 @@ fn is_lock_timeout(error: &MigrateError) -> bool {
         .is_some_and(|code| code == "55P03" || code == "40P01")
 }
 
-/// Whether the connection is gone, or the server is shutting down.
+/// Whether the connection is gone, or its server is shutting down or no longer the primary.
 pub(crate) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
         Error::Database(error) => {
-            matches!(error.code().as_deref(), Some("57P01" | "57P02" | "25P03"))
+            matches!(
+                error.code().as_deref(),
+                Some("57P01" | "57P02" | "25P03" | "25006")
+            )
         }
         _ => false,
     }

@@ -199,25 +199,7 @@ async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
     for statement in statements {
         tx.execute(AssertSqlSafe(statement)).await?;
     }
-    // Read from the catalog, so that an older version closes a newer one's tables too. Includes
-    // the roles of which this one is a member: default privileges may have been granted to them.
-    let open: Vec<(String, String)> = sqlx::query_as(
-        "select distinct quote_ident(c.relname),
-             case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
-         from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid,
-             aclexplode(c.relacl) a
-         where p.proname = 'refuse_change' and c.relnamespace = current_schema()::regnamespace
-             and a.privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
-             and a.grantee <> c.relowner
-             and (a.grantee = 0 or pg_has_role($1, a.grantee, 'member'))",
-    )
-    .bind(name)
-    .fetch_all(&mut *tx)
-    .await?;
-    for (table, grantee) in open {
-        let revoke = format!("revoke update, delete, truncate, trigger on {table} from {grantee}");
-        tx.execute(AssertSqlSafe(revoke)).await?;
-    }
+    postgres::close_append_only(&mut tx).await?;
     // PostgreSQL only warns about what the owner may not revoke.
     let may_create = "select has_schema_privilege($1, current_schema(), 'create')";
     let (may_create,): (bool,) = sqlx::query_as(may_create)

@@ -196,6 +196,33 @@ async fn tables_of_another_version_are_not_waited_for() {
 }
 
 #[tokio::test]
+async fn while_the_next_version_migrates_this_one_can_start() {
+    let Some((_test, settings)) = with_roles().await else {
+        return;
+    };
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    let append_only = "create table seal (line bigint not null primary key);
+        create trigger seal_append_only before update or delete on seal
+            for each row execute function refuse_change();";
+    let next = Schema {
+        migrations: migrations([
+            (1, "tables", TABLES),
+            (2, "log", LOG),
+            (3, "postgres append only", APPEND_ONLY),
+            (4, "postgres seal", append_only),
+            (5, "breaks off", "select 1 / 0"),
+        ]),
+        release_leases: &[],
+    };
+    let broken = db::migrate(&settings, Mode::Production, &next).await;
+    assert!(format!("{:#}", broken.unwrap_err()).contains("division by zero"));
+    let db = open(&settings, Mode::Production, &Shutdown::new()).await;
+    check_forbidden(&db.unwrap(), "delete from seal").await;
+}
+
+#[tokio::test]
 async fn production_serves_with_no_role_that_owns_its_tables() {
     let Some((test, settings)) = with_roles().await else {
         return;

@@ -487,6 +487,38 @@ async fn after_the_server_cut_every_connection_the_next_transaction_succeeds() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_no_writes_is_left_at_once() {
+    let (_test, db) = database().await;
+    if !db.is_postgres() {
+        return;
+    }
+    // Keeps its connection, which still writes.
+    let mut operator = db.write().await.unwrap();
+    for statement in [
+        "do $$ begin
+            execute format('alter database %I set default_transaction_read_only = on', current_database());
+        end $$",
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid()",
+    ] {
+        operator.sql(statement).run().await.unwrap();
+    }
+    let write = "update account set balance = 0";
+    let mut refused = db.begin().await.unwrap();
+    let refusal = refused.sql(write).run().await.unwrap_err();
+    let code = refusal.as_database_error().and_then(|error| error.code());
+    assert_eq!(code.as_deref(), Some("25006"), "{refusal}");
+    assert!(db::is_unavailable(&refusal));
+    drop(refused);
+    let reset = "do $$ begin
+        execute format('alter database %I reset default_transaction_read_only', current_database());
+    end $$";
+    operator.sql(reset).run().await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    tx.sql(write).run().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_lock_that_is_held_is_not_waited_for_without_end() {
     let (_test, db) = database().await;
     let id = with_account(&db, "ama").await;
