@@ -322,6 +322,8 @@ def check_deployment(overlay, item):
     expect(sleep > 5, where, "callers, who look names up every 5 s, need longer than its preStop sleep")
     needed, grace = sleep + drain_max(name), pod.get("terminationGracePeriodSeconds", 30)
     expect(grace >= needed, where, f"is killed after {grace} s; sleep and drain may take {needed} s")
+    wait = spec.get("minReadySeconds", 0)
+    expect(wait >= grace, where, f"a rollout goes on after {wait} s, when one that may take {grace} s still stops")
 
 
 def check_workload(overlay, item):
@@ -449,8 +451,9 @@ def check_connections(overlay, server_max):
             total += 2
             continue
         scaler = overlay.get("HorizontalPodAutoscaler", item["metadata"]["name"])
-        surge = item["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
-        total += (scaler["spec"]["maxReplicas"] + surge) * int(environment["DATABASE_MAX_CONNECTIONS"])
+        # One that stops is not counted as a replica, and still serves.
+        during_rollout = item["spec"]["strategy"]["rollingUpdate"]["maxSurge"] + 1
+        total += (scaler["spec"]["maxReplicas"] + during_rollout) * int(environment["DATABASE_MAX_CONNECTIONS"])
     expect(total <= server_max, overlay.name, f"up to {total} connections, but max_connections is {server_max}")
     return total
 
