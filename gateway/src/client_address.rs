@@ -15,14 +15,12 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) 
     if !is_trusted(nearest) {
         return nearest;
     }
-    let lines: Vec<&str> = headers
-        .get_all(X_FORWARDED_FOR)
-        .iter()
-        .map(|line| line.to_str().unwrap_or_default())
-        .collect();
-    // Each proxy appends the address of its caller, so the last entry is the nearest.
-    for entry in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
-        let Ok(address) = entry.trim().parse::<IpAddr>() else {
+    let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
+    // Each proxy appends the address of its caller, so the last entry is the nearest. Bytes, because
+    // what was there before may be anything, and spoils only itself.
+    for entry in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
+        let entry = str::from_utf8(entry).unwrap_or_default().trim();
+        let Ok(address) = entry.parse::<IpAddr>() else {
             break;
         };
         nearest = address.to_canonical();
@@ -43,12 +41,20 @@ pub fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn client(peer: &str, forwarded_for: &[&str]) -> String {
-        let headers = forwarded_for
-            .iter()
-            .map(|line| (X_FORWARDED_FOR, line.parse().expect("a header value")));
+        let lines: Vec<&[u8]> = forwarded_for.iter().map(|line| line.as_bytes()).collect();
+        client_of(peer, &lines)
+    }
+
+    fn client_of(peer: &str, forwarded_for: &[&[u8]]) -> String {
+        let headers = forwarded_for.iter().map(|line| {
+            let line = HeaderValue::from_bytes(line).expect("a header value");
+            (X_FORWARDED_FOR, line)
+        });
         let trusted = ["10.0.0.0/8".parse().expect("a net")];
         let peer = peer.parse().expect("an address");
         client_address(peer, &headers.collect(), &trusted).to_string()
@@ -73,6 +79,8 @@ mod tests {
         assert_eq!(client("10.0.0.1:5000", &lines), "198.51.100.7");
         let nonsense = ["1.1.1.1, what"];
         assert_eq!(client("10.0.0.1:5000", &nonsense), "10.0.0.1");
+        let binary: [&[u8]; 1] = [b"\xff, 198.51.100.7"];
+        assert_eq!(client_of("10.0.0.1:5000", &binary), "198.51.100.7");
     }
 
     #[test]

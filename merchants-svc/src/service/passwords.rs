@@ -102,6 +102,10 @@ impl People {
     }
 
     /// Sets another password. `login_id` is the caller's login, which goes on.
+    ///
+    /// # Errors
+    /// [`Error::LoginEnded`] also if that login ended, or the password changed, while this one was
+    /// hashed: whoever was locked out by a reset must not undo it.
     pub async fn change_password(
         &self,
         person_id: PersonId,
@@ -112,7 +116,11 @@ impl People {
         let person = self.find(person_id).await?;
         let hash = self.hash(&person, password).await?;
         let mut tx = self.db.begin().await?;
-        store::people::lock(&mut tx, person_id).await?;
+        let locked = store::people::lock(&mut tx, person_id).await?;
+        let is_unchanged = locked.is_some_and(|now| now.password_hash == person.password_hash);
+        if !is_unchanged || !store::logins::is_open(&mut tx, person_id, login_id).await? {
+            return Err(Error::LoginEnded);
+        }
         self.set_password(&mut tx, &person, &hash, Ended::AllBut(login_id))
             .await?;
         self.note(&mut tx, person_id, Action::PasswordChanged, origin)

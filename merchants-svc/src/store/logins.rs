@@ -126,3 +126,17 @@ pub async fn exists(conn: &mut Conn, person: PersonId, login: LoginId) -> Result
         .await?;
     Ok(found.is_some())
 }
+
+/// Whether this login of a person has not been ended.
+pub async fn is_open(tx: &mut Tx, person: PersonId, login: LoginId) -> Result<bool> {
+    let found: Option<(LoginId,)> = tx
+        .sql(
+            "select login_id from logins
+             where person_id = $1 and login_id = $2 and ended_at is null",
+        )
+        .bind(person)
+        .bind(login)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}

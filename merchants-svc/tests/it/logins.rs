@@ -151,6 +151,27 @@ async fn another_password_ends_the_other_logins() {
 }
 
 #[tokio::test]
+async fn a_reset_is_not_undone_by_a_login_that_it_ended() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    browser.mail.newest(AMA, 1).await;
+    browser.ask_reset(AMA).await.unwrap();
+    let reset = browser.mail.newest(AMA, 2).await.token("reset");
+    browser.reset(&reset, OTHER_PASSWORD).await.unwrap();
+    let change = ChangePasswordRequest {
+        person_id: login.person.unwrap().person_id,
+        login_id: login.login_id,
+        password: "an intruder's own choice".to_owned(),
+        origin: origin(),
+    };
+    let refused = browser.people.change_password(change).await;
+    check_refusal(refused, Code::Unauthenticated, "LOGIN_ENDED");
+    browser.try_log_in(AMA, OTHER_PASSWORD).await.unwrap();
+}
+
+#[tokio::test]
 async fn another_password_ends_every_link_that_sets_one() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
