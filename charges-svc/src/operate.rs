@@ -112,6 +112,9 @@ impl Service {
         if !charge.progress.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
+        // Again, now that nobody else adds money to it.
+        let found = store::cases::find(&mut tx, id).await?;
+        let found = found.ok_or(Error::CaseNotFound)?;
         let now = self.clock.now();
         match (&decision, found.suspense()) {
             (Decision::Refund, Some(suspense)) => {

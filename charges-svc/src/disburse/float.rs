@@ -1,7 +1,8 @@
 //! What has to be true before a disbursement is sent.
 //!
-//! Promise: no two count on the same money of a float, whichever replicas send them, and no payout
-//! is sent while a change of its merchant's account is held. A rail may take a transfer and find
+//! Promise: no two count on the same money of a float, whichever replicas send them, no payout is sent
+//! while a change of its merchant's account is held, and no refund of what the rail is known to have
+//! taken back. A rail may take a transfer and find
 //! only later that the float does not cover it, so whoever sends must know what else is on its way.
 //! One that refuses at once what the float does not cover needs no such turns.
 
@@ -92,14 +93,22 @@ impl Service {
     }
 }
 
-/// Until when a payout waits because its merchant's account was changed after it was recorded.
+/// How long a refund waits for its operator before anybody looks at it again.
+const REVERSED_WAIT: Duration = Duration::from_hours(1);
+
+/// Until when a payout waits because its merchant's account was changed after it was recorded, or a
+/// refund because the rail took back what it refunds: the payer has that already.
 pub(super) async fn hold(
     conn: &mut Conn,
     held: &Disbursement,
     now: Timestamp,
 ) -> Result<Option<Timestamp>> {
     if held.kind == Kind::Refund {
-        return Ok(None);
+        let is_reversed = match held.refunded.transaction_id {
+            Some(charge) => store::cases::is_reversed(conn, charge).await?,
+            None => false,
+        };
+        return Ok(is_reversed.then(|| now + REVERSED_WAIT));
     }
     let until = store::payout_accounts::held_until(conn, held.merchant_id).await?;
     Ok(until.filter(|until| *until > now))

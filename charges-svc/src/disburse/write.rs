@@ -238,15 +238,15 @@ pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Po
 
 /// Writes what a verdict posts. Returns whether it was not there before.
 async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<bool> {
+    let mut is_news = true;
     for (place, posting) in postings.iter().enumerate() {
         if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
             tracing::info!(kind = posting.kind.code(), "it is in the ledger already");
-            if place == 0 {
-                return Ok(false);
-            }
+            // The fee may still be missing: not every answer tells it.
+            is_news &= place > 0;
         }
     }
-    Ok(true)
+    Ok(is_news)
 }
 
 /// How what the rail says of a disbursement that FAILED contradicts what it said after that, by

@@ -298,7 +298,8 @@ pub async fn refunds_of(
     .await
 }
 
-/// The refunds of a charge that have not failed, of what its merchant was credited.
+/// The refunds of a charge that have not failed, or were paid all the same, of what its merchant was
+/// credited.
 #[derive(Clone, Copy, Debug)]
 pub struct Refunds {
     pub sum: Money,
@@ -312,10 +313,22 @@ pub async fn refunds(conn: &mut Conn, charge: ChargeId, currency: Currency) -> R
     let (minor, count, open) = conn
         .sql(
             "select cast(coalesce(sum(amount_minor), 0) as bigint), count(*),
-                 cast(coalesce(sum(case when state = 'COMPLETED' then 0 else 1 end), 0) as bigint)
+                 cast(coalesce(sum(
+                     case when state in ('COMPLETED', 'FAILED') then 0 else 1 end
+                 ), 0) as bigint)
              from disbursements
              where transaction_id = $1 and currency = $2 and case_id is null
-                 and state <> 'FAILED' and reversed_at is null",
+                 and reversed_at is null
+                 and (state <> 'FAILED' or (
+                     exists (
+                         select 1 from postings
+                         where kind = 'LATE_DISBURSEMENT' and subject = disbursement_id
+                     )
+                     and not exists (
+                         select 1 from postings
+                         where kind = 'LATE_REVERSAL' and subject = disbursement_id
+                     )
+                 ))",
         )
         .bind(charge)
         .bind(currency)

@@ -230,6 +230,24 @@ async fn another_contradiction_opens_the_case_again() {
 }
 
 #[tokio::test]
+async fn the_fee_of_what_was_paid_late_is_posted_once_it_is_told() {
+    let paystack = Paystack::new();
+    let (shop, _server, payout) = failed(&paystack).await;
+    paystack.says("success", 2_000, 0);
+    look_again(&shop, &payout).await;
+    assert_eq!(cases(&shop).await, [CaseKind::PaidLate]);
+    paystack.says("success", 2_000, 100);
+    look_again(&shop, &payout).await;
+    let posted = posted_since(&shop, &payout).await;
+    assert!(
+        posted.contains(&"DISBURSEMENT_FEE house -100".to_owned()),
+        "{posted:?}"
+    );
+    assert_eq!(cases(&shop).await, [CaseKind::PaidLate]);
+    shop.end().await;
+}
+
+#[tokio::test]
 async fn what_the_rail_takes_back_of_its_word_after_a_failure_is_a_case() {
     let paystack = Paystack::new();
     let (shop, _server, payout) = failed(&paystack).await;

@@ -31,6 +31,7 @@ mod payout_fees;
 mod payout_terms;
 mod rail_away;
 mod rail_reports;
+mod refunded_once;
 mod refusals;
 mod resend;
 mod sent_again;

@@ -1,0 +1,192 @@
+//! Money goes back to a payer once, whatever the rail says late.
+
+use std::time::Duration;
+
+use charges_svc::{case::CaseKind, charge::Event, disbursement::Disbursement, ledger, store};
+use chassis::{
+    failure::FailureReason,
+    money::{Currency, Money},
+    testing::{check_refusal, fake_server::empty, until},
+};
+use proto::charges::{
+    CaseKind as ShownKind, DisbursementStatus, GetRefundRequest, Refund,
+    ResolveDisbursementRequest, close_case_request::Action, resolve_disbursement_request::Outcome,
+};
+use tonic::Code;
+
+use crate::{
+    cases::{close, given_case, posted},
+    mtn::{Mtn, transfers},
+    shop::Shop,
+    world::new_momo_charge,
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+impl Shop {
+    async fn stored(&self, refund: &Refund) -> Disbursement {
+        let mut conn = self.world.db.read().await.unwrap();
+        let found = store::disbursements::find_shown(&mut conn, &refund.refund_id).await;
+        found.unwrap().unwrap()
+    }
+
+    async fn until_refund(&self, refund: &Refund, status: DisbursementStatus) {
+        let request = GetRefundRequest {
+            merchant_id: self.merchant(),
+            refund_id: refund.refund_id.clone(),
+        };
+        until(&format!("the refund is {status:?}"), async || {
+            let mut disbursements = self.world.disbursements.clone();
+            let found = disbursements.get_refund(request.clone()).await;
+            found.unwrap().into_inner().status() == status
+        })
+        .await;
+    }
+
+    async fn until_case(&self, kind: ShownKind) {
+        until(&format!("there is a case of {kind:?}"), async || {
+            let open = self.open_cases().await;
+            open.iter().any(|case| case.kind() == kind)
+        })
+        .await;
+    }
+
+    /// Waits until nobody holds the refund, and it is left alone for most of an hour.
+    async fn until_held(&self, refund: &Refund) {
+        until("the refund is held", async || {
+            let found = self.stored(refund).await;
+            let soon = self.world.clock.now() + HOUR / 2;
+            found.claim.fence.is_none() && found.next_due_at.is_some_and(|due| due > soon)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_refund_that_is_paid_after_it_failed_counts() {
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("FAILED", Some("COULD_NOT_PERFORM_TRANSACTION"));
+    let mut shop = Shop::open(&mtn).await;
+    let refund = shop.refund(None).await.unwrap();
+    shop.until_refund(&refund, DisbursementStatus::Failed).await;
+    mtn.ends("SUCCESSFUL", None);
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    shop.until_case(ShownKind::PaidLate).await;
+    let again = shop.refund(None).await;
+    check_refusal(again, Code::FailedPrecondition, "REFUND_EXCEEDS_CHARGE");
+    assert_eq!(transfers(&shop.network), 1);
+    // Nor does an operator take the whole credit back beside it.
+    let twice = given_case(&shop.world, &shop.charge, CaseKind::CreditedTwice, None).await;
+    let refused = close(&mut shop.world, &twice, Action::Refund).await;
+    check_refusal(refused, Code::FailedPrecondition, "ALREADY_TAKEN_BACK");
+
+    let mut tx = shop.world.db.begin().await.unwrap();
+    let taken_back = ledger::late_reversal(&shop.stored(&refund).await, None).unwrap();
+    store::postings::post(&mut tx, &taken_back, shop.world.clock.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    shop.refund(None).await.unwrap();
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent() {
+    let mtn = Mtn::with_float("0");
+    let mut shop = Shop::open(&mtn).await;
+    let refund = shop.refund(None).await.unwrap();
+    shop.until_case(ShownKind::FloatEmpty).await;
+    given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
+    mtn.set_float("1000");
+    shop.world.clock.advance(HOUR).await.unwrap();
+    shop.until_held(&refund).await;
+    let failed = ResolveDisbursementRequest {
+        id: refund.refund_id.clone(),
+        outcome: Some(Outcome::FailedReason("RAIL_UNAVAILABLE".to_owned())),
+        evidence: "the rail took the payment back".to_owned(),
+    };
+    let mut treasury = shop.world.treasury.clone();
+    treasury.resolve_disbursement(failed).await.unwrap();
+    shop.until_refund(&refund, DisbursementStatus::Failed).await;
+    assert_eq!(transfers(&shop.network), 0);
+    assert_eq!(shop.balance().await, (2550, 0));
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent_again() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(empty(500), false);
+    let mut shop = Shop::open(&mtn).await;
+    let refund = shop.refund(None).await.unwrap();
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
+    for _ in 0..2 {
+        shop.world.clock.advance(HOUR).await.unwrap();
+        until("the rail has been asked", async || {
+            let found = shop.stored(&refund).await;
+            let now = shop.world.clock.now();
+            found.claim.fence.is_none() && found.next_due_at.is_none_or(|due| due > now)
+        })
+        .await;
+    }
+    assert_eq!(transfers(&shop.network), 1);
+    shop.end().await;
+}
+
+/// The rail is heard while the operator's decision waits for the charge.
+#[tokio::test]
+async fn suspense_that_arrives_while_its_case_is_closed_is_sent_back() {
+    let mtn = Mtn::with_float("1000");
+    let mut shop = Shop::open(&mtn).await;
+    if !shop.world.db.is_postgres() {
+        return shop.end().await;
+    }
+    let mut charge = new_momo_charge(shop.world.clock.now());
+    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    let late = Event::Failed(FailureReason::PayerTimeout);
+    let charge = shop.world.given(charge, &[Event::Accepted, late]).await;
+    let mut case = given_case(&shop.world, &charge, CaseKind::LateMoney, None).await;
+    let db = shop.world.db.clone();
+    let mut tx = db.begin().await.unwrap();
+    let locked = store::charges::find_locked(&mut tx, charge.facts.transaction_id).await;
+    assert!(locked.unwrap().is_some());
+    let found = case.clone();
+    let now = shop.world.clock.now();
+    let arrive = async {
+        until("the operator waits", async || {
+            let mut conn = db.read().await.unwrap();
+            let waiting = "select count(*) from pg_stat_activity
+                           where datname = current_database() and wait_event_type = 'Lock'";
+            let (waiting,): (i64,) = conn.sql(waiting).one().await.unwrap();
+            waiting == 1
+        })
+        .await;
+        let money = Money::new(2550, Currency::GHS);
+        let about = (charge.facts.transaction_id, &charge.facts.reference);
+        case = charges_svc::case::Case::new(
+            about,
+            CaseKind::LateMoney,
+            "as seen".to_owned(),
+            Some(money),
+            now,
+        );
+        store::cases::open(&mut tx, &case).await.unwrap();
+        let posting = ledger::suspense(&charge.facts, money).unwrap();
+        store::postings::post(&mut tx, &posting, now).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (closed, ()) = futures::join!(close(&mut shop.world, &found, Action::Refund), arrive);
+    closed.unwrap();
+    until("it is sent back", async || transfers(&shop.network) == 1).await;
+    until("the case is closed", async || {
+        shop.open_cases().await.is_empty()
+    })
+    .await;
+    assert_eq!(
+        posted(&mut shop.world, &charge).await.len(),
+        2,
+        "the rest is the refund's"
+    );
+    shop.end().await;
+}
