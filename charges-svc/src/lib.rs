@@ -194,6 +194,7 @@ pub async fn serve(
     if sockets.admin.is_some() {
         // Only whoever scrapes the admin address reads these.
         frame.beside(upkeep::measure(Arc::clone(&service)));
+        frame.show_oldest("charges_outbox_oldest_seconds", outbox::OLDEST);
     }
 
     frame.serve(doors(Grpc(service)), sockets).await

@@ -50,6 +50,13 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     assert!(waited.is_ok(), "waited in vain until {what}");
 }
 
+/// The whole seconds that this gauge shows among the metrics, if it is there.
+pub fn gauged_seconds(metrics: &str, gauge: &str) -> Option<u64> {
+    let mut samples = metrics.lines().filter_map(|line| line.split_once(' '));
+    let (_, seconds) = samples.find(|(name, _)| *name == gauge)?;
+    seconds.split('.').next()?.parse().ok()
+}
+
 /// A free port of this machine.
 pub async fn listen() -> TcpListener {
     let bound = TcpListener::bind("127.0.0.1:0").await;

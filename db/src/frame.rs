@@ -19,6 +19,7 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::{
     Db, Schema,
     config::ServiceConfig,
+    oldest::OldestGauge,
     work::{self, Work},
 };
 
@@ -75,6 +76,13 @@ impl Frame {
     pub fn work(&mut self, worker: Worker, work: impl Work) {
         let (clock, shutdown) = (self.clock.clone(), self.shutdown.clone());
         self.works.spawn(work::run(work, worker, clock, shutdown));
+    }
+
+    /// Shows as this gauge, from now on, how long the oldest of what waits has waited
+    /// ([`OldestGauge::new`]). Only whoever scrapes the admin address reads it.
+    pub fn show_oldest(&mut self, gauge: &'static str, oldest: &'static str) {
+        let measuring = OldestGauge::new(&self.db, &self.clock, gauge, oldest);
+        self.work(self.clock.worker(gauge), measuring);
     }
 
     /// Runs a future beside the service. It is cancelled when the process stops, so it must be able

@@ -30,6 +30,7 @@ pub mod frame;
 mod group_commit;
 pub mod idempotency;
 mod joint;
+mod oldest;
 pub mod outbox;
 mod page;
 mod postgres;
@@ -50,6 +51,7 @@ pub use error::{
 pub use frame::Frame;
 pub use group_commit::{GroupCommit, Grouped};
 pub use joint::Joint;
+pub use oldest::OldestGauge;
 pub use page::{Page, PlaceId};
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, RelayOutcome, Telling, UntoldRow};

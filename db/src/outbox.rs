@@ -243,6 +243,10 @@ pub async fn next_due(db: &Db, clock: &Clock) -> Result<Option<Timestamp>> {
     Ok(due)
 }
 
+/// Since when the oldest row has waited ([`crate::Frame::show_oldest`]). Ids follow the time; due
+/// times do not, because what is tried again is due later.
+pub const OLDEST: &str = "select created_at from outbox order by id limit 1";
+
 /// Releases every row ([`crate::Schema::release_leases`]).
 pub const RELEASE_LEASES: &str =
     "update outbox set claim = null, lease_until = null where claim is not null";

@@ -159,9 +159,12 @@ pub async fn plan(db: &Db, text: &'static str) -> String {
     let lines: Vec<String> = match &mut conn.held {
         StoreConnection::Postgres(held) => {
             let parameters = (1..).take_while(|number| text.contains(&format!("${number}")));
-            let nulls = vec!["null"; parameters.count()].join(", ");
+            let nulls = match parameters.count() {
+                0 => String::new(),
+                count => format!("({})", vec!["null"; count].join(", ")),
+            };
             execute(held, format!("prepare planned as {text}")).await;
-            let explain = AssertSqlSafe(format!("explain execute planned ({nulls})"));
+            let explain = AssertSqlSafe(format!("explain execute planned {nulls}"));
             let rows = sqlx::raw_sql(explain).fetch_all(&mut **held).await;
             execute(held, "deallocate planned".to_owned()).await;
             let rows = rows.expect("a plan");

@@ -91,6 +91,9 @@ pub async fn serve(
     };
     frame.work(frame.clock.worker(last_uses::WORK), last_uses);
     frame.work(approvals_worker, Approvals(service.clone()));
+    if sockets.admin.is_some() {
+        frame.show_oldest("mails_oldest_seconds", store::mails::OLDEST);
+    }
     frame.serve(doors(service, people), sockets).await
 }
 

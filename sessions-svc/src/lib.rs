@@ -85,6 +85,9 @@ pub async fn serve(
         relay,
     };
     frame.work(sweeping, sweeper);
+    if sockets.admin.is_some() {
+        frame.show_oldest("sessions_outbox_oldest_seconds", outbox::OLDEST);
+    }
 
     let service = Service {
         creations: GroupCommit::new(&db, &frame.tasks),

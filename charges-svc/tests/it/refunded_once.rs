@@ -8,6 +8,7 @@ use chassis::{
     money::{Currency, Money},
     testing::{check_refusal, fake_server::empty, until},
 };
+use db::Insert;
 use proto::charges::{
     CaseKind as ShownKind, DisbursementStatus, GetRefundRequest, Refund,
     ResolveDisbursementRequest, close_case_request::Action, resolve_disbursement_request::Outcome,
@@ -82,9 +83,8 @@ async fn a_refund_that_is_paid_after_it_failed_counts() {
 
     let mut tx = shop.world.db.begin().await.unwrap();
     let taken_back = ledger::late_reversal(&shop.stored(&refund).await, None).unwrap();
-    store::postings::post(&mut tx, &taken_back, shop.world.clock.now())
-        .await
-        .unwrap();
+    let posted = store::postings::post(&mut tx, &taken_back, shop.world.clock.now()).await;
+    assert_eq!(posted.unwrap(), Insert::Inserted);
     tx.commit().await.unwrap();
     shop.refund(None).await.unwrap();
     shop.end().await;
@@ -173,7 +173,8 @@ async fn suspense_that_arrives_while_its_case_is_closed_is_sent_back() {
         );
         store::cases::open(&mut tx, &case).await.unwrap();
         let posting = ledger::suspense(&charge.facts, money).unwrap();
-        store::postings::post(&mut tx, &posting, now).await.unwrap();
+        let posted = store::postings::post(&mut tx, &posting, now).await;
+        assert_eq!(posted.unwrap(), Insert::Inserted);
         tx.commit().await.unwrap();
     };
     let (closed, ()) = futures::join!(close(&mut shop.world, &found, Action::Refund), arrive);

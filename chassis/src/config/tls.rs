@@ -7,7 +7,11 @@ use clap::Args;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
 
 use super::Refusals;
-use crate::{grpc::Caller, tls};
+use crate::{
+    clock::{Clock, Timestamp},
+    grpc::Caller,
+    tls,
+};
 
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
@@ -23,7 +27,8 @@ pub struct Tls {
     #[arg(long, env = "TLS_KEY", requires_all = ["tls_cert", "tls_ca"])]
     pub tls_key: Option<PathBuf>,
 
-    /// Certificate of the authority that signed every service's certificate, a PEM file.
+    /// Certificate of the authority that signed every service's certificate, a PEM file. All in it are
+    /// trusted: two, while one authority replaces another.
     #[arg(long, env = "TLS_CA", requires_all = ["tls_cert", "tls_key"])]
     pub tls_ca: Option<PathBuf>,
 }
@@ -45,12 +50,24 @@ impl Tls {
         let is_authority = authority.is_none_or(tls::is_authority);
         refusals.unless(is_authority, "TLS_CA", tls::AUTHORITY);
         all &= is_authority;
+        self.check_validity(refusals);
         let fit = !all || self.is_usable();
         refusals.unless(
             fit,
             "TLS_CERT",
             "a PEM certificate that TLS_KEY is the key of",
         );
+    }
+
+    /// Refuses a certificate that everybody else would refuse now.
+    fn check_validity(&self, refusals: &mut Refusals) {
+        let chain = self.tls_cert.as_ref().map(std::fs::read);
+        if let Some(Ok(chain)) = chain
+            && let Err(error) = tls::check_validity(&chain, now())
+        {
+            let wants = format!("a certificate that is valid now: {error}");
+            refusals.unless(false, "TLS_CERT", &wants);
+        }
     }
 
     /// Refuses a certificate by which nobody would know this process: they would all refuse its calls.
@@ -68,34 +85,24 @@ impl Tls {
 
     /// A server's certificate and trusted CA; `None` without TLS.
     pub(crate) fn server(&self) -> anyhow::Result<Option<ServerTlsConfig>> {
-        let Some((identity, authority)) = self.read()? else {
-            return Ok(None);
-        };
-        let config = ServerTlsConfig::new()
-            .identity(identity)
-            .client_ca_root(authority);
-        Ok(Some(config))
+        let files = self.read()?;
+        Ok(files.inspect(Files::tell_expiry).map(Files::server))
     }
 
     /// A client's certificate and trusted CA; `None` without TLS.
     pub(crate) fn client(&self) -> anyhow::Result<Option<ClientTlsConfig>> {
-        let Some((identity, authority)) = self.read()? else {
-            return Ok(None);
-        };
-        let config = ClientTlsConfig::new()
-            .identity(identity)
-            .ca_certificate(authority);
-        Ok(Some(config))
+        let files = self.read()?;
+        Ok(files.inspect(Files::tell_expiry).map(Files::client))
     }
 
-    /// Whether the files, if given, can be read and match each other.
+    /// Whether the files, if given, can be read, match each other and are valid now.
     pub(crate) fn is_usable(&self) -> bool {
-        let server = |config| Server::builder().tls_config(config).is_ok();
-        self.server().is_ok_and(|config| config.is_none_or(server))
+        let is_usable = |files: Files| Server::builder().tls_config(files.server()).is_ok();
+        self.read().is_ok_and(|files| files.is_none_or(is_usable))
     }
 
-    /// This process's certificate and key, and the CA of all services; `None` without TLS.
-    fn read(&self) -> anyhow::Result<Option<(Identity, Certificate)>> {
+    /// What the files hold; `None` without TLS.
+    fn read(&self) -> anyhow::Result<Option<Files>> {
         let (Some(certificate), Some(key), Some(authority)) =
             (&self.tls_cert, &self.tls_key, &self.tls_ca)
         else {
@@ -106,10 +113,51 @@ impl Tls {
             std::fs::read(file)
                 .with_context(|| format!("{variable}={} cannot be read", file.display()))
         };
-        let identity = Identity::from_pem(read("TLS_CERT", certificate)?, read("TLS_KEY", key)?);
-        Ok(Some((
-            identity,
-            Certificate::from_pem(read("TLS_CA", authority)?),
-        )))
+        let chain = read("TLS_CERT", certificate)?;
+        // Here too, for payctl, which reads its settings without a check.
+        tls::check_validity(&chain, now())
+            .with_context(|| format!("TLS_CERT={} is not valid now", certificate.display()))?;
+        Ok(Some(Files {
+            chain,
+            key: read("TLS_KEY", key)?,
+            authority: read("TLS_CA", authority)?,
+        }))
     }
+}
+
+/// This process's certificate chain and key, and the CA of all services, as PEM.
+struct Files {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+    authority: Vec<u8>,
+}
+
+impl Files {
+    /// Tells when what was read expires: files may have been renewed since.
+    fn tell_expiry(&self) {
+        for (certificate, pem) in [("own", &self.chain), ("authority", &self.authority)] {
+            let gauge = metrics::gauge!(
+                "tls_certificate_expiry_timestamp_seconds",
+                "certificate" => certificate,
+            );
+            gauge.set(tls::expiry(pem).since(Timestamp::EPOCH));
+        }
+    }
+
+    fn server(self) -> ServerTlsConfig {
+        ServerTlsConfig::new()
+            .identity(Identity::from_pem(self.chain, self.key))
+            .client_ca_root(Certificate::from_pem(self.authority))
+    }
+
+    fn client(self) -> ClientTlsConfig {
+        ClientTlsConfig::new()
+            .identity(Identity::from_pem(self.chain, self.key))
+            .ca_certificate(Certificate::from_pem(self.authority))
+    }
+}
+
+/// The host's time, by which those who are shown a certificate judge it too.
+fn now() -> Timestamp {
+    Clock::system().host_now()
 }

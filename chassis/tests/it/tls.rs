@@ -2,8 +2,12 @@
 
 use std::{fs, path::Path};
 
-use chassis::{clock::Clock, config::Tls, grpc};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use chassis::{
+    clock::Clock,
+    config::{Mode, Refusals, Tls},
+    grpc,
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tonic::Code;
@@ -23,8 +27,11 @@ struct Authority {
 
 impl Authority {
     fn new() -> Self {
+        Self::with(CertificateParams::default())
+    }
+
+    fn with(mut params: CertificateParams) -> Self {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let folder = tempfile::tempdir().unwrap();
         let certificate = params.self_signed(&key).unwrap();
@@ -42,9 +49,21 @@ impl Authority {
 
     /// The same, with these names in the certificate instead.
     fn vouch_for(&self, name: &str, names: &[&str]) -> Tls {
-        let key = KeyPair::generate().unwrap();
         let names = names.iter().map(ToString::to_string);
-        let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+        let params = CertificateParams::new(names.collect::<Vec<_>>());
+        self.issue(name, params.unwrap())
+    }
+
+    /// The same, with a certificate that is valid from the beginning of one year to that of another.
+    fn vouch_within(&self, name: &str, from: i32, until: i32) -> Tls {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        self.issue(name, params)
+    }
+
+    fn issue(&self, name: &str, mut params: CertificateParams) -> Tls {
+        let key = KeyPair::generate().unwrap();
         // What nobody checks: a certificate is read by its DNS names alone.
         params
             .distinguished_name
@@ -61,6 +80,15 @@ impl Authority {
             tls_ca: Some(self.folder.path().join("ca.pem")),
         }
     }
+}
+
+/// What a process says of such settings before it refuses to start.
+fn refused(tls: &Tls) -> String {
+    let mut refusals = Refusals::new(Mode::Production);
+    tls.check(&mut refusals);
+    grpc::check_url(&mut refusals, "CHARGES_URL", "https://charges-svc:1", tls);
+    let refused = refusals.into_result();
+    refused.map_or_else(|error| error.to_string(), |()| String::new())
 }
 
 async fn start(tls: Tls) -> (Running, String) {
@@ -181,4 +209,64 @@ async fn https_without_certificates_and_other_schemes_are_refused_at_the_start()
         refused.to_string().contains("/nonexistent.pem"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_valid_now_is_refused_at_the_start() {
+    let authority = Authority::new();
+    let is_refused = |tls: &Tls, why: &str| {
+        let wants = format!("TLS_CERT wants a certificate that is valid now: {why}");
+        assert_eq!(refused(tls), wants);
+        let error = grpc::connect("https://localhost:1", tls, PATIENCE).unwrap_err();
+        let (error, file) = (format!("{error:#}"), tls.tls_cert.as_ref().unwrap());
+        let names_it = error.contains(&format!("TLS_CERT={}", file.display()));
+        assert!(names_it && error.ends_with(why), "{error}");
+    };
+    assert_eq!(refused(&authority.vouch("gateway")), "");
+    let expired = authority.vouch_within("gateway", 2020, 2021);
+    is_refused(&expired, "it expired at 2021-01-01T00:00:00.000Z");
+    let early = authority.vouch_within("gateway", 9998, 9999);
+    is_refused(&early, "it is not valid before 9998-01-01T00:00:00.000Z");
+}
+
+#[tokio::test]
+async fn an_authority_that_has_expired_vouches_as_before() {
+    let mut params = CertificateParams::default();
+    params.not_after = date_time_ymd(2021, 1, 1);
+    let authority = Authority::with(params);
+    assert_eq!(refused(&authority.vouch("gateway")), "");
+    let (_service, url) = start(authority.vouch("localhost")).await;
+    assert_eq!(code(&url, &authority.vouch("gateway")).await, Code::Ok);
+}
+
+#[tokio::test]
+async fn an_authority_is_replaced_step_by_step_without_a_refused_call() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let ca = |authority: &Authority| authority.folder.path().join("ca.pem");
+    let both = old.folder.path().join("both.pem");
+    let read = |authority| fs::read_to_string(ca(authority)).unwrap();
+    fs::write(&both, read(&old) + &read(&new)).unwrap();
+    let steps = |name| {
+        let trusting = |mut tls: Tls, authorities: &Path| {
+            tls.tls_ca = Some(authorities.to_owned());
+            assert_eq!(refused(&tls), "");
+            tls
+        };
+        [
+            old.vouch(name),
+            trusting(old.vouch(name), &both),
+            trusting(new.vouch(name), &both),
+            new.vouch(name),
+        ]
+    };
+    let (services, clients) = (steps("localhost"), steps("gateway"));
+    // While a step is rolled out, some processes are one step ahead of the others.
+    for (at, service) in services.into_iter().enumerate() {
+        let (_service, url) = start(service).await;
+        for (step, client) in clients.iter().enumerate() {
+            if at.abs_diff(step) <= 1 {
+                assert_eq!(code(&url, client).await, Code::Ok, "{at} and {step}");
+            }
+        }
+    }
 }

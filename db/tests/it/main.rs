@@ -6,6 +6,7 @@ mod clock;
 mod group_commit;
 mod idempotency;
 mod migrations;
+mod oldest;
 mod outbox;
 mod plans;
 mod relay;

@@ -18,6 +18,10 @@ use crate::{
 pub const RELEASE_LEASES: &str =
     "update mails set claim = null, lease_until = null where claim is not null";
 
+/// Since when the oldest mail has waited ([`db::Frame::show_oldest`]). Ids follow the time; due times
+/// do not, because what is tried again is due later.
+pub const OLDEST: &str = "select created_at from mails order by mail_id limit 1";
+
 /// Most people of a merchant who are mailed at once; nobody has more.
 const PEOPLE_MAILED: i64 = 100;
 
@@ -171,4 +175,25 @@ pub async fn addressee(
         .bind(person)
         .optional()
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, plan};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn however_many_wait_the_oldest_is_read_by_the_primary_key() {
+        let database = TestDb::new("merchants-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        let plan = plan(&db, OLDEST).await;
+        let is_by_key = plan.contains("mails_pkey") || plan.contains("sqlite_autoindex_mails_1");
+        assert!(is_by_key, "{plan}");
+        for costly in ["Seq Scan", "Sort", "TEMP B-TREE"] {
+            assert!(!plan.contains(costly), "{plan}");
+        }
+        db.close().await;
+    }
 }

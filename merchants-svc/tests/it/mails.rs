@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::testing::until;
+use chassis::testing::{gauged_seconds, until};
 use proto::merchants::{BeginTotpRequest, confirm_request::Proof};
 use tracing_subscriber::EnvFilter;
 
@@ -34,6 +34,38 @@ async fn mails_wait_for_the_server_and_are_then_sent_once() {
     browser.wait(60 * MINUTE).await;
     let link = browser.mail.newest(AMA, 1).await.token("verify-email");
     browser.verify_email(&link).await.unwrap();
+}
+
+#[tokio::test]
+async fn operators_see_how_long_a_mail_has_waited() {
+    // Gauges are kept from the first rendering on.
+    chassis::metrics::render();
+    let mut browser = Browser::start().await;
+    let waited = async |browser: &Browser| {
+        let metrics = browser.service.ask_admin("/metrics").await;
+        gauged_seconds(&metrics, "mails_oldest_seconds").map(Duration::from_secs)
+    };
+    let nothing_waits = async |browser: &Browser| {
+        until("nothing waits", async || {
+            waited(browser).await == Some(Duration::ZERO)
+        })
+        .await;
+    };
+    nothing_waits(&browser).await;
+    browser.mail.behave(Manner::Refuses);
+    browser.sign_up(AMA).await;
+    browser.wait(200 * MINUTE).await;
+    // Other tests of this process share its metrics, and let mails wait for other times.
+    until("its age is shown", async || {
+        let age = waited(&browser).await;
+        age.is_some_and(|age| age >= 199 * MINUTE && age < 202 * MINUTE)
+    })
+    .await;
+    browser.mail.behave(Manner::Takes);
+    browser.wait(10 * MINUTE).await;
+    browser.mail.newest(AMA, 1).await;
+    browser.wait(MINUTE).await;
+    nothing_waits(&browser).await;
 }
 
 #[tokio::test]

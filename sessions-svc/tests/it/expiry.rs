@@ -6,7 +6,7 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{MerchantId, SessionId},
     shutdown::Tasks,
-    testing::{ServiceProcess, until},
+    testing::{ServiceProcess, gauged_seconds, until},
 };
 use clap::Parser as _;
 use db::testing::TestDb;
@@ -23,6 +23,7 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn an_unpaid_session_expires_after_24_hours_with_one_event() {
@@ -279,6 +280,33 @@ async fn an_event_that_was_not_acknowledged_is_told_again_as_it_was() {
     until("it is told again", told_again).await;
     let taken = world.webhooks.taken();
     assert!(taken.iter().all(|event| *event == taken[0]));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn operators_see_how_long_an_event_has_waited() {
+    // Gauges are kept from the first rendering on.
+    chassis::metrics::render();
+    let world = World::start().await;
+    let waited = async || {
+        let metrics = world.admin("/metrics").await;
+        gauged_seconds(&metrics, "sessions_outbox_oldest_seconds")
+    };
+    until("nothing waits", async || waited().await == Some(0)).await;
+    world.webhooks.set_mute(true);
+    world.hosted().await;
+    world.advance(DAY + 10 * MINUTE).await;
+    // Nothing waits as long in another test of this process, which shares its metrics.
+    until("its age is shown", async || {
+        let age = waited().await.map(Duration::from_secs);
+        age.is_some_and(|age| age >= 9 * MINUTE && age < 12 * MINUTE)
+    })
+    .await;
+    world.webhooks.set_mute(false);
+    // It is relayed at its next try, and looked for after that.
+    world.advance(MINUTE).await;
+    world.advance(MINUTE).await;
+    until("nothing waits", async || waited().await == Some(0)).await;
     world.end().await;
 }
 

@@ -11,14 +11,14 @@ use chassis::{
     config::Tls,
     grpc::{self, Channel},
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tempfile::TempDir;
 use tonic::Code;
 
 use crate::{
-    health::{pay, until_ready},
+    health::{ask as ask_admin, pay, until_ready},
     ports::{Method, ask, methods},
     processes::{Process, Processes},
 };
@@ -37,12 +37,17 @@ const NAMES: [&str; 8] = [
     "payctl",
 ];
 
+/// The years at whose beginning every process's certificate and their authority's end.
+const OWN_UNTIL: i32 = 2_300;
+const AUTHORITY_UNTIL: i32 = 2_400;
+
 /// Makes an authority and writes its files to `folder`. Returns the settings of a process with
 /// each name.
 pub fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_after = date_time_ymd(AUTHORITY_UNTIL, 1, 1);
     let write = |name: String, text: String| {
         let file = folder.join(name);
         fs::write(&file, text).unwrap();
@@ -54,7 +59,9 @@ pub fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
     let vouch = |name: &&str| {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([(*name).to_owned(), "127.0.0.1".to_owned()]);
-        let certificate = params.unwrap().signed_by(&key, &issuer).unwrap();
+        let mut params = params.unwrap();
+        params.not_after = date_time_ymd(OWN_UNTIL, 1, 1);
+        let certificate = params.signed_by(&key, &issuer).unwrap();
         Tls {
             tls_cert: write(format!("{name}-cert.pem"), certificate.pem()),
             tls_key: write(format!("{name}-key.pem"), key.serialize_pem()),
@@ -109,6 +116,9 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     until_ready(&processes.gateway, 200).await;
     let listed = api.get("/api/v1/payments/not-there/status").await.unwrap();
     listed.expect(404).unwrap();
+    for process in &processes.all()[1..] {
+        check_expiry(process).await;
+    }
 
     // Callers without a certificate, or with one from another authority, are refused.
     let charges = &mut processes.charges;
@@ -127,6 +137,17 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     charges.url = charges.url.replace("https://", "http://");
     charges.tls = Tls::default();
     assert!(!charges.channel().is_serving().await);
+}
+
+/// Checks that the process tells when its certificates expire.
+async fn check_expiry(process: &Process) {
+    let (_, metrics) = ask_admin(process, "/metrics").await;
+    for (certificate, until) in [("own", OWN_UNTIL), ("authority", AUTHORITY_UNTIL)] {
+        let at = date_time_ymd(until, 1, 1).unix_timestamp();
+        let name = "tls_certificate_expiry_timestamp_seconds";
+        let line = format!("{name}{{certificate=\"{certificate}\"}} {at}\n");
+        assert!(metrics.contains(&line), "{}: {line}", process.name);
+    }
 }
 
 /// Whom the network policies let in: callers by service and port.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::testing::{ServedService, until};
+use chassis::testing::{ServedService, gauged_seconds, until};
 use proto::{
     merchants::{
         NoticeKind, TellMerchantRequest, TellMerchantResponse,
@@ -115,11 +115,8 @@ async fn whoever_could_not_be_told_is_told_again_under_the_same_id() {
     world.advance(2 * HOUR).await;
     until("operators see that it waits", async || {
         let metrics = chassis::metrics::render();
-        let waited = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("exhaustions_untold_oldest_seconds "));
-        let whole = waited.and_then(|seconds| seconds.split('.').next()?.parse().ok());
-        whole.is_some_and(|seconds: u64| seconds > 3_600)
+        let waited = gauged_seconds(&metrics, "exhaustions_untold_oldest_seconds");
+        waited.is_some_and(|seconds| seconds > 3_600)
     })
     .await;
     mailroom.is_down.store(false, Ordering::SeqCst);
