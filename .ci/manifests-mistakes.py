@@ -60,6 +60,7 @@ MISTAKES = [
     (f"{BASE}/every-deployment.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 30", "is killed after 30 s"),
     (f"{BASE}/every-deployment.yaml", "preStop: {sleep: {seconds: 8}}", "preStop: {sleep: {seconds: 1}}", "preStop sleep"),
     (f"{BASE}/every-deployment.yaml", "minReadySeconds: 75", "minReadySeconds: 5", "still stops"),
+    (f"{PRODUCTION}/kustomization.yaml", "minReplicas, value: 2", "minReplicas, value: 3", "more replicas than it allows"),
     (f"{BASE}/webhooks-svc.yaml", "maxReplicas: 6", "maxReplicas: 16", "max_connections is 400"),
     ("docker-compose.yml", "stop_grace_period: 60s", "stop_grace_period: 10s", "is killed after 10 s"),
     # The image and the guide.

@@ -316,6 +316,9 @@ def check_deployment(overlay, item):
     expect(len(budgets) == 1, where, "has not one PodDisruptionBudget")
     scalers = [scaler for scaler in overlay.of("HorizontalPodAutoscaler") if scaler["spec"]["scaleTargetRef"]["name"] == name]
     expect(len(scalers) == 1, where, "has not one HorizontalPodAutoscaler")
+    for scaler in scalers:
+        replicas = scaler["spec"]
+        expect(replicas["minReplicas"] <= replicas["maxReplicas"], overlay.where(scaler), "wants more replicas than it allows")
     policies = [policy for policy in overlay.of("NetworkPolicy") if policy["metadata"]["name"] == name]
     expect(len(policies) == 1, where, "has no NetworkPolicy")
     sleep = container_of(item).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
