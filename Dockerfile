@@ -10,21 +10,29 @@
 #
 # The base images are pinned by tag. If you mirror them, pin digests too.
 
-FROM rust:1.94-slim-bookworm AS build
+FROM rust:1.94-slim-bookworm AS rust
+# Turns the workspace into a recipe of only its dependencies, so that compiling them is a layer that
+# only Cargo.toml and Cargo.lock invalidate.
+RUN cargo install --locked cargo-chef --version 0.1.78
 WORKDIR /src
+
+FROM rust AS recipe
 COPY . .
-# Both caches outlive the layer, so that a change compiles only what it touches. The simulation enables
-# tokio's `test-util`, whose clock can be stopped.
-RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/src/target \
-    cargo build --locked --workspace --exclude simulation --bins --profile dist \
-    && find target/dist -maxdepth 1 -type f -executable -exec install -D -t /built {} +
+RUN cargo chef prepare --recipe-path recipe.json
+
+FROM rust AS build
+COPY --from=recipe /src/recipe.json .
+# Without the simulation, which enables tokio's `test-util`, whose clock can be stopped.
+ARG PACKAGES="-p gateway -p merchants-svc -p sessions-svc -p charges-svc -p webhooks-svc -p ratelimit-svc -p railsim -p payctl -p loadtest"
+RUN cargo chef cook --locked $PACKAGES --bins --profile dist --recipe-path recipe.json
+COPY . .
+RUN cargo build --locked $PACKAGES --bins --profile dist
 
 # The binary keeps its name, which the database shows as the client's. /app is the same in all images.
 FROM build AS root
 ARG SERVICE
 RUN test -n "$SERVICE" \
-    && install -D "/built/$SERVICE" "/root-of-image/usr/local/bin/$SERVICE" \
+    && install -D "target/dist/$SERVICE" "/root-of-image/usr/local/bin/$SERVICE" \
     && ln -s "/usr/local/bin/$SERVICE" /root-of-image/app
 
 FROM gcr.io/distroless/cc-debian12:nonroot

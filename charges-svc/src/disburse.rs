@@ -227,7 +227,10 @@ impl Service {
             .await;
         let now = self.clock.now();
         let refuses_second = rail.name.terms().refuses_second_transfer;
-        let resend_after = refuses_second.then_some(self.settings.disbursement_resend_after);
+        // What must not go out again is a person's to end, unless the rail ends it.
+        let may_resend =
+            refuses_second && !float::is_barred(&mut self.db.read().await?, &held).await?;
+        let resend_after = may_resend.then_some(self.settings.disbursement_resend_after);
         let verdict = judge(&held, &answer.outcome, asked_at, resend_after);
         let is_answered = is_answer(&held, &answer.outcome, asked_at);
         let (event, case) = event_and_case(&verdict);

@@ -130,6 +130,16 @@ impl Service {
             }
             _ => {}
         }
+        if found.kind == CaseKind::Reversed {
+            let (id, currency) = (
+                charge.facts.transaction_id,
+                charge.facts.amount().currency(),
+            );
+            let refunds = store::disbursements::refunds(&mut tx, id, currency).await?;
+            if refunds.are_on_their_way {
+                return Err(Error::CaseBeingRefunded);
+            }
+        }
         let closing = decision.closing();
         // This also holds off a charge that is only just being created, see `is_released_beside`.
         if store::cases::close(&mut tx, id, closing, now).await? == Update::NotThere {

@@ -447,7 +447,7 @@ impl State {
         };
         self.unanswered = answer.as_ref().is_err_and(|error| {
             matches!(error, Error::Io(_) | Error::Tls(_) | Error::Protocol(_))
-                || postgres::is_lost(error)
+                || postgres::is_read_only(error)
         });
         self.failed = before || answer.is_err();
         answer

@@ -297,18 +297,20 @@ fn is_lock_timeout(error: &MigrateError) -> bool {
         .is_some_and(|code| code == "55P03" || code == "40P01")
 }
 
-/// Whether the connection is gone, or its server is shutting down or no longer the primary.
+/// Whether the connection is gone, or its server is shutting down.
 pub(crate) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
         Error::Database(error) => {
-            matches!(
-                error.code().as_deref(),
-                Some("57P01" | "57P02" | "25P03" | "25006")
-            )
+            matches!(error.code().as_deref(), Some("57P01" | "57P02" | "25P03"))
         }
         _ => false,
     }
+}
+
+/// Whether the server takes no writes, as one that is no longer the primary.
+pub(crate) fn is_read_only(error: &Error) -> bool {
+    matches!(error, Error::Database(error) if error.code().as_deref() == Some("25006"))
 }
 
 /// Creates the database that a `postgres://` URL names, unless it exists. Does nothing for SQLite,

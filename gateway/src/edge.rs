@@ -71,8 +71,7 @@ impl Edge {
         let sessions = Backend::new("sessions", sessions);
         let new_sessions = BatchedCalls::new(channels.sessions.clone(), DEADLINE);
         let session_reads = BatchedCalls::new(channels.sessions, DEADLINE);
-        let charges = ChargesClient::new(channels.charges.clone());
-        let charges = Backend::new("charges", charges);
+        let charges = Backend::new("charges", ChargesClient::new(channels.charges.clone()));
         let charge_reads = BatchedCalls::new(channels.charges.clone(), DEADLINE);
         let disbursements = DisbursementsClient::new(channels.charges);
         let events = MerchantEventsClient::new(channels.webhooks);
@@ -81,10 +80,11 @@ impl Edge {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimits::new(channels.rate_limits, config.ratelimit_timeout),
             new_sessions: sessions.with(new_sessions),
-            session_reads: sessions.with(session_reads),
             sessions,
-            charge_reads: charges.with(charge_reads),
+            // Reads have budgets of their own, and so leave repeats to what must not stay unknown.
+            session_reads: Backend::new("sessions", session_reads),
             charges,
+            charge_reads: Backend::new("charges", charge_reads),
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),

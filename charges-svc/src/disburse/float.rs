@@ -1,8 +1,8 @@
 //! What has to be true before a disbursement is sent.
 //!
 //! Promise: no two count on the same money of a float, whichever replicas send them, no payout is sent
-//! while a change of its merchant's account is held, and no refund of what the rail is known to have
-//! taken back. A rail may take a transfer and find
+//! while a change of its merchant's account is held, and no refund of what the payer is known to
+//! have already. A rail may take a transfer and find
 //! only later that the float does not cover it, so whoever sends must know what else is on its way.
 //! One that refuses at once what the float does not cover needs no such turns.
 
@@ -93,25 +93,40 @@ impl Service {
     }
 }
 
-/// How long a refund waits for its operator before anybody looks at it again.
-const REVERSED_WAIT: Duration = Duration::from_hours(1);
+/// How long a refund that is barred waits for its operator before anybody looks at it again.
+const BARRED_WAIT: Duration = Duration::from_hours(1);
 
 /// Until when a payout waits because its merchant's account was changed after it was recorded, or a
-/// refund because the rail took back what it refunds: the payer has that already.
+/// refund because it is barred.
 pub(super) async fn hold(
     conn: &mut Conn,
     held: &Disbursement,
     now: Timestamp,
 ) -> Result<Option<Timestamp>> {
     if held.kind == Kind::Refund {
-        let is_reversed = match held.refunded.transaction_id {
-            Some(charge) => store::cases::is_reversed(conn, charge).await?,
-            None => false,
-        };
-        return Ok(is_reversed.then(|| now + REVERSED_WAIT));
+        return Ok(is_barred(conn, held).await?.then(|| now + BARRED_WAIT));
     }
     let until = store::payout_accounts::held_until(conn, held.merchant_id).await?;
     Ok(until.filter(|until| *until > now))
+}
+
+/// Whether a refund would send back what the payer has already: the rail took the payment back, or
+/// paid another refund after it had failed.
+pub(super) async fn is_barred(conn: &mut Conn, held: &Disbursement) -> Result<bool> {
+    let refunded = &held.refunded;
+    let Some(id) = refunded.transaction_id else {
+        return Ok(false);
+    };
+    if store::cases::is_reversed(conn, id).await? {
+        return Ok(true);
+    }
+    let of_charge = refunded.case_id.is_none();
+    let Some(charge) = store::charges::find(conn, id).await?.filter(|_| of_charge) else {
+        return Ok(false);
+    };
+    let collected = charge.facts.amount();
+    let refunds = store::disbursements::refunds(conn, id, collected.currency()).await?;
+    Ok(refunds.sum.minor_units() > collected.minor_units())
 }
 
 /// What the float lacks for an amount, in words, if the rail says how much there is. `leaving` may

@@ -308,7 +308,7 @@ pub struct Refunds {
     pub are_on_their_way: bool,
 }
 
-/// Stable while the charge is locked.
+/// Stable while the charge is locked, except that a rail may pay what had failed.
 pub async fn refunds(conn: &mut Conn, charge: ChargeId, currency: Currency) -> Result<Refunds> {
     let (minor, count, open) = conn
         .sql(

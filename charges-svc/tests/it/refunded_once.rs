@@ -52,14 +52,17 @@ impl Shop {
         .await;
     }
 
-    /// Waits until nobody holds the refund, and it is left alone for most of an hour.
-    async fn until_held(&self, refund: &Refund) {
-        until("the refund is held", async || {
-            let found = self.stored(refund).await;
-            let soon = self.world.clock.now() + HOUR / 2;
-            found.claim.fence.is_none() && found.next_due_at.is_some_and(|due| due > soon)
-        })
-        .await;
+    /// Lets hours pass, in each of which the refund is looked at, and left alone.
+    async fn hours_pass(&self, refund: &Refund) {
+        for _ in 0..3 {
+            self.world.clock.advance(HOUR).await.unwrap();
+            until("the refund is left alone", async || {
+                let found = self.stored(refund).await;
+                let now = self.world.clock.now();
+                found.claim.fence.is_none() && found.next_due_at.is_some_and(|due| due > now)
+            })
+            .await;
+        }
     }
 }
 
@@ -96,10 +99,11 @@ async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent() {
     let mut shop = Shop::open(&mtn).await;
     let refund = shop.refund(None).await.unwrap();
     shop.until_case(ShownKind::FloatEmpty).await;
-    given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
+    let reversed = given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
     mtn.set_float("1000");
-    shop.world.clock.advance(HOUR).await.unwrap();
-    shop.until_held(&refund).await;
+    shop.hours_pass(&refund).await;
+    let refused = close(&mut shop.world, &reversed, Action::Refund).await;
+    check_refusal(refused, Code::FailedPrecondition, "CASE_BEING_REFUNDED");
     let failed = ResolveDisbursementRequest {
         id: refund.refund_id.clone(),
         outcome: Some(Outcome::FailedReason("RAIL_UNAVAILABLE".to_owned())),
@@ -110,6 +114,28 @@ async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent() {
     shop.until_refund(&refund, DisbursementStatus::Failed).await;
     assert_eq!(transfers(&shop.network), 0);
     assert_eq!(shop.balance().await, (2550, 0));
+    close(&mut shop.world, &reversed, Action::Refund)
+        .await
+        .unwrap();
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_refund_that_waits_while_another_is_paid_late_is_not_sent() {
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("FAILED", Some("COULD_NOT_PERFORM_TRANSACTION"));
+    let mut shop = Shop::open(&mtn).await;
+    let first = shop.refund(None).await.unwrap();
+    shop.until_refund(&first, DisbursementStatus::Failed).await;
+    mtn.set_float("0");
+    let second = shop.refund(None).await.unwrap();
+    shop.until_case(ShownKind::FloatEmpty).await;
+    mtn.ends("SUCCESSFUL", None);
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    shop.until_case(ShownKind::PaidLate).await;
+    mtn.set_float("1000");
+    shop.hours_pass(&second).await;
+    assert_eq!(transfers(&shop.network), 1);
     shop.end().await;
 }
 
@@ -118,18 +144,16 @@ async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent_again() {
     let mtn = Mtn::with_float("1000");
     mtn.answers(empty(500), false);
     let mut shop = Shop::open(&mtn).await;
-    let refund = shop.refund(None).await.unwrap();
+    shop.refund(None).await.unwrap();
     until("it is sent", async || transfers(&shop.network) == 1).await;
     given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
-    for _ in 0..2 {
+    until("a person is asked", async || {
         shop.world.clock.advance(HOUR).await.unwrap();
-        until("the rail has been asked", async || {
-            let found = shop.stored(&refund).await;
-            let now = shop.world.clock.now();
-            found.claim.fence.is_none() && found.next_due_at.is_none_or(|due| due > now)
-        })
-        .await;
-    }
+        let open = shop.open_cases().await;
+        open.iter()
+            .any(|case| case.kind() == ShownKind::UnknownOutcome)
+    })
+    .await;
     assert_eq!(transfers(&shop.network), 1);
     shop.end().await;
 }

@@ -1,6 +1,7 @@
 //! What is answered to a request that no page of its own can answer.
 
 use axum::response::{IntoResponse, Response};
+use chassis::grpc::Reason;
 use http::{StatusCode, header::RETRY_AFTER};
 
 use super::{MessagePage, Shell};
@@ -26,6 +27,14 @@ impl From<Error> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Self(error) = self;
+        // It ended while the request was on its way. The overview asks for another.
+        if let Error::AtDashboard {
+            reason: Reason::LoginEnded,
+            ..
+        } = error
+        {
+            return pages::see("/");
+        }
         pages::report(&error);
         let (status, title, line) = match &error {
             Error::NotFound | Error::NoWebhookEndpoint => (
