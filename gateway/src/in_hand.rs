@@ -67,11 +67,6 @@ impl RequestInHand {
         })
     }
 
-    /// Whose it is.
-    pub fn client(&self) -> IpAddr {
-        self.client
-    }
-
     /// The place in which it runs.
     pub fn place(&self) -> &Arc<RequestPlace> {
         &self.place

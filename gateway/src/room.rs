@@ -1,4 +1,4 @@
-//! Room for requests: how many run at once, in all and for one client.
+//! Room for requests: how many run at once, in all and for one client or merchant.
 //!
 //! A request that waits for its body does not run: it gives its place up, and takes one again when
 //! more of the body arrives. So a slow or silent sender keeps nobody out.
@@ -11,73 +11,94 @@ use std::{
 };
 
 use axum::body::{Body, HttpBody as _};
+use chassis::ids::MerchantId;
 use futures::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client_address::network;
 
-/// One client may take 1/`CLIENT_SHARE` of the places. That is half, so that others still find
-/// places while its requests take long.
-const CLIENT_SHARE: usize = 2;
+/// One guest may take 1/`GUEST_SHARE` of the places. That is half, so that others still find places
+/// while its requests take long.
+const GUEST_SHARE: usize = 2;
 
 /// No place was left when the request's body arrived, or when it had to wait. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("no room for the request")]
 pub struct NoRoom;
 
+/// Who takes places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Guest {
+    Network(IpAddr),
+    /// From wherever its people ask.
+    Merchant(MerchantId),
+}
+
+impl From<IpAddr> for Guest {
+    fn from(client: IpAddr) -> Self {
+        Self::Network(network(client))
+    }
+}
+
+impl From<MerchantId> for Guest {
+    fn from(merchant_id: MerchantId) -> Self {
+        Self::Merchant(merchant_id)
+    }
+}
+
 /// The room of one public address, or of anything else in which requests take places.
 #[derive(Debug)]
 pub struct Room {
     places: Arc<Semaphore>,
-    per_client_max: usize,
-    /// Running requests by client.
-    clients: Mutex<HashMap<IpAddr, usize>>,
+    per_guest_max: usize,
+    /// Running requests of each.
+    guests: Mutex<HashMap<Guest, usize>>,
 }
 
 impl Room {
-    /// Room for so many requests at once, of which one client may have half.
+    /// Room for so many requests at once, of which one guest may have half.
     pub fn of_requests(requests_max: usize) -> Self {
-        Self::new(requests_max, requests_max.div_ceil(CLIENT_SHARE))
+        Self::new(requests_max, requests_max.div_ceil(GUEST_SHARE))
     }
 
-    /// Room for `requests_max` requests at once, of which one client may have `per_client_max`.
-    pub fn new(requests_max: usize, per_client_max: usize) -> Self {
+    /// Room for `requests_max` requests at once, of which one guest may have `per_guest_max`.
+    pub fn new(requests_max: usize, per_guest_max: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(requests_max)),
-            per_client_max,
-            clients: Mutex::default(),
+            per_guest_max,
+            guests: Mutex::default(),
         }
     }
 
     /// Takes a place for a request, or returns `None` if there is no room for it.
-    pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Arc<RequestPlace>> {
+    pub fn enter(self: &Arc<Self>, guest: impl Into<Guest>) -> Option<Arc<RequestPlace>> {
         let place = Arc::new(RequestPlace {
             room: self.clone(),
-            client: network(client),
+            guest: guest.into(),
             running: Mutex::default(),
         });
         place.take().then_some(place)
     }
 
-    fn run(self: &Arc<Self>, client: IpAddr) -> Option<Occupancy> {
+    fn run(self: &Arc<Self>, guest: Guest) -> Option<Occupancy> {
         let permit = self.places.clone().try_acquire_owned().ok()?;
-        let mut clients = self.clients();
-        let count = clients.entry(client).or_default();
-        if *count >= self.per_client_max {
+        let mut guests = self.guests();
+        let count = guests.entry(guest).or_default();
+        if *count >= self.per_guest_max {
             return None;
         }
         *count += 1;
-        drop(clients);
+        drop(guests);
         Some(Occupancy {
             room: self.clone(),
-            client,
+            guest,
             _permit: permit,
         })
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    fn guests(&self) -> MutexGuard<'_, HashMap<Guest, usize>> {
         // No code panics while it holds the lock.
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,7 +106,7 @@ impl Room {
 #[derive(Debug)]
 pub struct RequestPlace {
     room: Arc<Room>,
-    client: IpAddr,
+    guest: Guest,
     running: Mutex<Option<Occupancy>>,
 }
 
@@ -113,7 +134,7 @@ impl RequestPlace {
     pub fn take(&self) -> bool {
         let mut running = self.running();
         if running.is_none() {
-            *running = self.room.run(self.client);
+            *running = self.room.run(self.guest);
         }
         running.is_some()
     }
@@ -132,17 +153,17 @@ impl RequestPlace {
 #[derive(Debug)]
 struct Occupancy {
     room: Arc<Room>,
-    client: IpAddr,
+    guest: Guest,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Occupancy {
     fn drop(&mut self) {
-        let mut clients = self.room.clients();
-        if let Some(count) = clients.get_mut(&self.client) {
+        let mut guests = self.room.guests();
+        if let Some(count) = guests.get_mut(&self.guest) {
             *count -= 1;
             if *count == 0 {
-                clients.remove(&self.client);
+                guests.remove(&self.guest);
             }
         }
     }
@@ -160,16 +181,23 @@ mod tests {
     }
 
     #[test]
-    fn one_client_does_not_take_all_of_it() {
-        let room = Arc::new(Room::new(4, 2));
-        let mut places: Vec<_> = (0..2).map(|_| room.enter(client(1)).unwrap()).collect();
-        assert!(room.enter(client(1)).is_none());
-        places.push(room.enter(client(2)).unwrap());
-        places.push(room.enter(client(2)).unwrap());
-        assert!(room.enter(client(3)).is_none(), "all of it is taken");
-        places.clear();
-        assert!(room.enter(client(1)).is_some());
-        assert!(room.clients().is_empty(), "nobody is remembered");
+    fn one_guest_does_not_take_all_of_it() {
+        let guests: [Guest; 3] = [
+            client(1).into(),
+            MerchantId::new().into(),
+            MerchantId::new().into(),
+        ];
+        for [one, other, third] in [guests, [guests[1], guests[2], guests[0]]] {
+            let room = Arc::new(Room::new(4, 2));
+            let mut places: Vec<_> = (0..2).map(|_| room.enter(one).unwrap()).collect();
+            assert!(room.enter(one).is_none());
+            places.push(room.enter(other).unwrap());
+            places.push(room.enter(other).unwrap());
+            assert!(room.enter(third).is_none(), "all of it is taken");
+            places.clear();
+            assert!(room.enter(one).is_some());
+            assert!(room.guests().is_empty(), "nobody is remembered");
+        }
     }
 
     #[tokio::test]

@@ -26,7 +26,6 @@ use crate::{
     edge::Edge,
     error::Error,
     field_error::{Fault, FieldCode},
-    in_hand::RequestInHand,
     merchant::Merchant,
     room::RequestPlace,
 };
@@ -49,7 +48,6 @@ struct StatementKey {
 pub async fn read(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
-    Extension(in_hand): Extension<RequestInHand>,
     day: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -73,7 +71,7 @@ pub async fn read(
     };
     request.set_format(format.unwrap_or_else(|| accepted(&headers)));
     let format = request.format();
-    let Some(place) = edge.statements_room.enter(in_hand.client()) else {
+    let Some(place) = edge.statements_room.enter(merchant.id) else {
         metrics::counter!("gateway_requests_shed_total").increment(1);
         return Err(Error::NothingStarted);
     };

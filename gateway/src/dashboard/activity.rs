@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{RawQuery, State},
     response::Response,
     routing::get,
@@ -19,7 +19,7 @@ use super::{
     login::Login,
     page::{Cell, Refusal, Section, TablePage},
 };
-use crate::{backend, error::Error, in_hand::RequestInHand};
+use crate::{backend, error::Error};
 
 const PATH: &str = "/settings/activity";
 
@@ -143,7 +143,6 @@ fn row(activity: &Activity) -> Vec<Cell> {
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
@@ -167,7 +166,7 @@ async fn export_all(
         }
     };
     let list = ("activity", filters);
-    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(&dashboard, login.merchant.id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(activity: Activity) -> Vec<String> {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
     routing::get,
@@ -36,9 +36,7 @@ use super::{
     payouts, refunds,
     text::Phrase,
 };
-use crate::{
-    api::statements::passed_on, backend, error::Error, in_hand::RequestInHand, pages::amount::shown,
-};
+use crate::{api::statements::passed_on, backend, error::Error, pages::amount::shown};
 
 const PATH: &str = "/balance";
 
@@ -298,7 +296,6 @@ fn belongs_to(reference: &str) -> Cell {
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
@@ -329,7 +326,7 @@ async fn export_all(
     };
     export::csv(
         &dashboard,
-        &in_hand,
+        login.merchant.id,
         ("balance", filters),
         &EXPORT_COLUMNS,
         read,
@@ -357,7 +354,6 @@ fn exported(line: &BalanceLine, part: &str) -> Result<Vec<String>, Error> {
 async fn statement(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let typed = parameter(query.as_deref(), "day");
@@ -370,7 +366,7 @@ async fn statement(
     let Ok(day) = typed.trim().parse::<Day>() else {
         return refuse(StatusCode::BAD_REQUEST, "Give a day such as 2026-11-24.").await;
     };
-    let Some(place) = dashboard.exports_room.enter(in_hand.client()) else {
+    let Some(place) = dashboard.exports_room.enter(login.merchant.id) else {
         metrics::counter!("gateway_requests_shed_total").increment(1);
         return Err(Error::NothingStarted.into());
     };

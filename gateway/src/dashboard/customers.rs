@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{Path, RawQuery, State, rejection::PathRejection},
     response::Response,
     routing::get,
@@ -24,7 +24,7 @@ use super::{
     page::{Cell, Control, Field, Refusal, Section, TablePage},
     payments,
 };
-use crate::{api::fields, backend, error::Error, in_hand::RequestInHand, pages::amount::unbroken};
+use crate::{api::fields, backend, error::Error, pages::amount::unbroken};
 
 const PATH: &str = "/customers";
 
@@ -258,20 +258,18 @@ fn payments_of(login: &Login, customer: Customer) -> Result<ListChargesRequest, 
 async fn export_payments(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     customer_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let customer = dashboard.find_customer(&login, customer_id).await?;
     let path = format!("{PATH}/{}", customer.customer_id);
     let filters = Filters::new(&path, None);
     let request = payments_of(&login, customer)?;
-    payments::export_charges(&dashboard, &in_hand, filters, request).await
+    payments::export_charges(&dashboard, login.merchant.id, filters, request).await
 }
 
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
@@ -295,7 +293,7 @@ async fn export_all(
         }
     };
     let list = ("customers", filters);
-    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(&dashboard, login.merchant.id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(customer: Customer) -> Vec<String> {

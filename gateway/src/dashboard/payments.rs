@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{RawQuery, State},
     response::Response,
     routing::get,
@@ -11,7 +11,7 @@ use axum::{
 use chassis::{
     clock::Timestamp,
     failure::FailureReason,
-    ids::{ChargeId, Reference, SessionId, TxIdDisplay},
+    ids::{ChargeId, MerchantId, Reference, SessionId, TxIdDisplay},
     limits::WAITS_AFTER,
     money::Money,
     phone::Phone,
@@ -35,7 +35,6 @@ use crate::{
     api::fields,
     backend,
     error::Error,
-    in_hand::RequestInHand,
     pages::amount::{shown, unbroken},
 };
 
@@ -256,19 +255,18 @@ pub fn amount(amount: Option<&ProtoMoney>) -> Result<Cell, Error> {
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
     let wanted = wanted(&mut filters, &login, dashboard.clock.now());
     let request = dashboard.with_payer(&login, wanted).await?;
-    export_charges(&dashboard, &in_hand, filters, request).await
+    export_charges(&dashboard, login.merchant.id, filters, request).await
 }
 
 /// Answers with all charges that are wanted as a file.
 pub async fn export_charges(
     dashboard: &Arc<Dashboard>,
-    in_hand: &RequestInHand,
+    merchant_id: MerchantId,
     filters: Filters<'_>,
     request: ListChargesRequest,
 ) -> Result<Response, Refusal> {
@@ -290,7 +288,7 @@ pub async fn export_charges(
         }
     };
     let list = ("payments", filters);
-    export::csv(dashboard, in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(dashboard, merchant_id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(listed: &ListedCharge) -> Result<Vec<String>, Error> {

@@ -6,7 +6,7 @@ pub mod new;
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{Path, RawQuery, State, rejection::PathRejection},
     response::Response,
     routing::get,
@@ -32,7 +32,7 @@ use super::{
     text::{Phrase, phrase},
     timeline::About,
 };
-use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
+use crate::{backend, error::Error, pages::amount::shown};
 
 pub const PATH: &str = "/payouts";
 
@@ -238,7 +238,6 @@ fn is_held(dashboard: &Dashboard, account: &PayoutAccount) -> bool {
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
@@ -263,7 +262,7 @@ async fn export_all(
         }
     };
     let list = ("payouts", filters);
-    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(&dashboard, login.merchant.id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(payout: Payout) -> Result<Vec<String>, Error> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{Path, RawQuery, State, rejection::PathRejection},
     response::Response,
     routing::get,
@@ -24,7 +24,7 @@ use super::{
     text::Phrase,
     timeline::About,
 };
-use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
+use crate::{backend, error::Error, pages::amount::shown};
 
 pub const PATH: &str = "/refunds";
 
@@ -177,7 +177,6 @@ async fn show_one(
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
@@ -202,7 +201,7 @@ async fn export_all(
         }
     };
     let list = ("refunds", filters);
-    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(&dashboard, login.merchant.id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(refund: Refund) -> Result<Vec<String>, Error> {

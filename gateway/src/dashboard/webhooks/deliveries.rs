@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
+    Router,
     extract::{Path, RawQuery, State},
     response::Response,
     routing::{get, post},
@@ -30,7 +30,6 @@ use crate::{
         text::{Phrase, moment, phrase},
     },
     error::Error,
-    in_hand::RequestInHand,
     pages::see,
 };
 
@@ -194,7 +193,6 @@ fn wanted(filters: &mut Filters<'_>, login: &Login) -> Wanted {
 async fn export_all(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
-    Extension(in_hand): Extension<RequestInHand>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(LIST_PATH, query.as_deref());
@@ -223,7 +221,7 @@ async fn export_all(
         }
     };
     let list = ("deliveries", filters);
-    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+    export::csv(&dashboard, login.merchant.id, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(delivery: Delivery) -> Vec<String> {
