@@ -94,8 +94,8 @@ impl Disburser {
         })
     }
 
-    /// Sends a disbursement that this process holds, or asks about it, in the trace of the request
-    /// that created it.
+    /// Sends a disbursement that this process holds, or asks about it, in the name and trace of the
+    /// request that created it.
     fn advancing(&self, disbursement: Disbursement) -> impl Future<Output = ()> + use<> {
         let (service, sending) = (Arc::clone(&self.service), Arc::clone(&self.sending));
         let rail = self.rail;
@@ -104,6 +104,7 @@ impl Disburser {
             "disburse",
             disbursement.id = %disbursement.shown_id,
             state = disbursement.progress.state.code(),
+            request.id = disbursement.asked_by.request_id.as_deref(),
         );
         telemetry::set_parent(&span, disbursement.traceparent.as_deref());
         let advancing = async move {

@@ -122,7 +122,7 @@ impl Work for Reconciler {
     }
 }
 
-/// Queries one charge that this process holds, in the trace of the request that created it.
+/// Queries one charge that this process holds, in the name and trace of the request that created it.
 pub fn asking(
     service: &Arc<Service>,
     rail: RailName,
@@ -134,6 +134,7 @@ pub fn asking(
         "reconcile",
         transaction.id = %charge.facts.transaction_id,
         state = charge.progress.state.code(),
+        request.id = charge.facts.asked_by.request_id.as_deref(),
     );
     telemetry::set_parent(&span, charge.facts.traceparent.as_deref());
     let asking = async move {

@@ -21,6 +21,7 @@ use crate::{
 
 mod batch;
 mod call;
+mod caller;
 mod client;
 mod deadline;
 mod door;

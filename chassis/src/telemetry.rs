@@ -4,6 +4,8 @@
 //! `OTEL_*` variables say where to; otherwise there is no exporter and no context travels. The log
 //! level does not affect traces.
 //!
+//! A request's id travels with its calls, whether or not spans are exported.
+//!
 //! Promise: whatever `RUST_LOG` says, libraries log nothing below INFO, because there they log
 //! what goes over connections, keys and codes included.
 //!
@@ -11,6 +13,7 @@
 //! lowest level, so that tracing asks nobody at run time.
 
 mod json_lines;
+mod request_id;
 
 use std::{collections::HashMap, io::IsTerminal as _};
 
@@ -30,7 +33,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use self::json_lines::JsonLines;
+pub use self::request_id::current_request_id;
+use self::{json_lines::JsonLines, request_id::RequestIds};
 use crate::{config::Telemetry, error_chain::chain, metrics};
 
 /// Our own crates. All others are libraries.
@@ -82,7 +86,9 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Teleme
         JsonLines(std::io::stderr).boxed()
     };
     let may_be_logged = filter_fn(may_be_logged).with_max_level_hint(LevelFilter::TRACE);
-    let logs = logs.with_filter(wanted.and(may_be_logged));
+    let logs = logs
+        .and_then(RequestIds)
+        .with_filter(wanted.and(may_be_logged));
     let subscriber = tracing_subscriber::registry().with(logs);
     // Without an exporter there is no layer for it: even an empty one would make tracing ask at run
     // time.

@@ -41,11 +41,11 @@ batched! {
 }
 
 impl Call {
-    /// `traceparent` may be empty.
-    pub fn new(traceparent: String, request: &impl Message) -> Self {
+    /// Nobody's yet.
+    pub fn new(request: &impl Message) -> Self {
         Self {
-            traceparent,
             request: request.encode_to_vec().into(),
+            ..Self::default()
         }
     }
 

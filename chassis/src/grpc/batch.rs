@@ -28,12 +28,12 @@ use tonic_prost::ProstCodec;
 use super::{
     Channel,
     call::{CallInHand, answer_each},
+    caller::Caller,
     invalid,
 };
 use crate::{
     sets::{SetError, SetWork, Sets},
     shutdown::Tasks,
-    telemetry,
 };
 
 /// Most calls that travel together. If their connection breaks, all may be repeated, so more would
@@ -55,7 +55,7 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         Self(Sets::new(carrier, Tasks::new()))
     }
 
-    /// Calls, alone or with others. Beside others its message and trace travel, and no metadata.
+    /// Calls, alone or with others. Beside others its message and its caller travel, and no metadata.
     pub async fn call(
         &self,
         request: Request<M::Request>,
@@ -63,7 +63,7 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         let (answer, mut answered) = oneshot::channel();
         let set = self.0.run(WaitingCall {
             request,
-            traceparent: telemetry::current_traceparent(),
+            caller: Caller::current(),
             answer,
         });
         let ended = select! {
@@ -98,7 +98,7 @@ impl<M: BatchedMethod> fmt::Debug for BatchedCalls<M> {
 
 struct WaitingCall<M: BatchedMethod> {
     request: Request<M::Request>,
-    traceparent: Option<String>,
+    caller: Caller,
     /// Dropped if nobody knows what became of the call.
     answer: oneshot::Sender<CarriedCall<M>>,
 }
@@ -144,8 +144,15 @@ impl<M: BatchedMethod> Carrier<M> {
     /// Sends them and gives each its outcome as it comes. Those that have none are dropped.
     async fn call_together(&self, set: Vec<WaitingCall<M>>) {
         let calls = set.iter().map(|call| {
-            let traceparent = call.traceparent.clone().unwrap_or_default();
-            Call::new(traceparent, call.request.get_ref())
+            let Caller {
+                traceparent,
+                request_id,
+            } = call.caller.clone();
+            Call {
+                traceparent: traceparent.unwrap_or_default(),
+                request_id: request_id.unwrap_or_default(),
+                ..Call::new(call.request.get_ref())
+            }
         });
         let mut request = Request::new(CarryRequest {
             method: method::<M>().to_owned(),
@@ -153,7 +160,7 @@ impl<M: BatchedMethod> Carrier<M> {
         });
         request.set_timeout(self.longest);
         let mut batches = BatchesClient::new(self.channel.clone());
-        let mut outcomes = match batches.carry(request).await {
+        let mut answers = match batches.carry(request).await {
             Ok(answer) => answer.into_inner(),
             // By a replica of the version before. Goes with the next release.
             Err(status) if status.code() == Code::Unimplemented => {
@@ -165,12 +172,15 @@ impl<M: BatchedMethod> Carrier<M> {
             }
         };
         let mut waiting: Vec<_> = set.into_iter().map(Some).collect();
-        while let Ok(Some(CarryResponse { outcomes })) = outcomes.message().await {
+        while let Ok(Some(CarryResponse { outcomes })) = answers.message().await {
             for outcome in outcomes {
-                let place = usize::try_from(outcome.call).ok();
-                let call = place.and_then(|place| waiting.get_mut(place)?.take());
-                if let (Some(call), Some(answer)) = (call, outcome.read()) {
-                    call.end(answer);
+                let place = usize::try_from(outcome.call).unwrap_or(usize::MAX);
+                let Some(call) = waiting.get_mut(place).and_then(Option::take) else {
+                    continue;
+                };
+                match outcome.read() {
+                    Some(answer) => call.end(answer),
+                    None => tracing::warn!(method = M::PATH, "an outcome is not understood"),
                 }
             }
         }
@@ -223,6 +233,15 @@ fn method<M: BatchedMethod>() -> &'static str {
     M::PATH.trim_start_matches('/')
 }
 
+/// Takes it from the call.
+fn caller_of(call: &mut Call) -> Caller {
+    let given = |text: &mut String| Some(take(text)).filter(|text| !text.is_empty());
+    Caller {
+        traceparent: given(&mut call.traceparent),
+        request_id: given(&mut call.request_id),
+    }
+}
+
 type Answer = dyn Fn(Option<CallInHand>, Vec<Call>) -> BoxStream<'static, Outcome> + Send + Sync;
 
 /// The methods of a service that may be called by batches.
@@ -242,7 +261,7 @@ impl BatchedMethods {
     {
         let answer = move |came_in, calls: Vec<Call>| {
             let calls = calls.into_iter();
-            let calls = calls.map(|mut call| (take(&mut call.traceparent), call));
+            let calls = calls.map(|mut call| (caller_of(&mut call), call));
             let answer = answer.clone();
             let answered = answer_each(
                 method::<M>(),
@@ -344,7 +363,7 @@ mod tests {
             session_id: session_id.to_owned(),
             ..GetSessionRequest::default()
         };
-        Call::new(String::new(), &request)
+        Call::new(&request)
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, Span};
 
-use super::{deadline, door::Refused};
+use super::{caller::Caller, deadline, door::Refused};
 use crate::{
     clock::{Activity, Clock},
     telemetry,
@@ -129,8 +129,7 @@ where
         if method.starts_with("grpc.") {
             return Box::pin(self.inner.call(request));
         }
-        let traceparent = request.headers().get("traceparent");
-        let span = span_of(&method, traceparent.and_then(|value| value.to_str().ok()));
+        let span = span_of(&method, &Caller::read(request.headers()));
         let mut started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
@@ -164,12 +163,11 @@ where
 /// activity and an outcome of its own, told with its place among them, and its panic is not the
 /// others'. They have the deadline of the one that they came in, if it is known.
 ///
-/// `method` is what each would have called by itself, `package.Service/Method`; a call comes with its
-/// traceparent, which may be empty.
+/// `method` is what each would have called by itself, `package.Service/Method`.
 pub(super) fn answer_each<Q, A, F>(
     method: &'static str,
     came_in: Option<CallInHand>,
-    calls: Vec<(String, Q)>,
+    calls: Vec<(Caller, Q)>,
     answer: impl Fn(Q) -> F + Clone,
 ) -> impl Stream<Item = (usize, Result<A, Status>)>
 where
@@ -179,8 +177,8 @@ where
     let ends_at = ends_at.unwrap_or_else(|| Instant::now() + CALL_MAX);
     let calls = calls.into_iter().enumerate();
     let answering: FuturesUnordered<_> = calls
-        .map(|(place, (traceparent, request))| {
-            let span = span_of(method, Some(&traceparent));
+        .map(|(place, (caller, request))| {
+            let span = span_of(method, &caller);
             let started = UncountedCall::new(method.to_owned());
             let activity = came_in.as_ref().map(|call| call.clock.activity());
             let answer = answer.clone();
@@ -201,7 +199,7 @@ where
     answering
 }
 
-fn span_of(method: &str, traceparent: Option<&str>) -> Span {
+fn span_of(method: &str, caller: &Caller) -> Span {
     let span = tracing::info_span!(
         "grpc",
         otel.name = method,
@@ -209,8 +207,9 @@ fn span_of(method: &str, traceparent: Option<&str>) -> Span {
         rpc.system = "grpc",
         rpc.method = method,
         rpc.code = tracing::field::Empty,
+        request.id = caller.request_id.as_deref(),
     );
-    telemetry::set_parent(&span, traceparent);
+    telemetry::set_parent(&span, caller.traceparent.as_deref());
     span
 }
 
@@ -280,7 +279,7 @@ mod tests {
         let begun = Instant::now();
         let clock = Clock::system();
         let came_in = CallInHand::new(&clock, begun + Duration::from_secs(2));
-        let calls = calls.iter().map(|millis| (String::new(), *millis));
+        let calls = calls.iter().map(|millis| (Caller::default(), *millis));
         let answers = answer_each(
             "test.Test/Wait",
             Some(came_in),

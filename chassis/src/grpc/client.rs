@@ -1,5 +1,5 @@
 //! The one way to call another service: spread over all addresses of its name, bounded in time,
-//! with the caller's trace.
+//! with the caller's trace and request.
 //!
 //! Each call takes its turn once and walks the replicas from there until one takes it, so it never
 //! fails on a lost replica while another lives. A call that may have arrived is never repeated
@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use tokio::{
     sync::watch,
@@ -38,12 +38,11 @@ use tonic_health::pb::{
 };
 use tower::ServiceExt as _;
 
-use super::deadline;
+use super::{caller::Caller, deadline};
 use crate::{
     config::{Refusals, Tls},
     error_chain::chain,
     shutdown::spawn_detached,
-    telemetry,
 };
 
 /// How often a service's name is looked up again, so that new replicas get calls.
@@ -222,11 +221,7 @@ impl tower::Service<Request<Body>> for Channel {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let answer_max = deadline::shorten(request.headers_mut(), self.answer_max);
-        if let Some(context) = telemetry::current_traceparent()
-            && let Ok(context) = HeaderValue::try_from(context)
-        {
-            request.headers_mut().insert("traceparent", context);
-        }
+        Caller::current().write(request.headers_mut());
         let channel = self.clone();
         Box::pin(async move {
             let ends_at = Instant::now() + answer_max;

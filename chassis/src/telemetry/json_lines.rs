@@ -27,8 +27,7 @@ use tracing_subscriber::{
     registry::{LookupSpan, SpanRef},
 };
 
-/// The field that a request's span has its id in.
-const REQUEST_ID: &str = "request.id";
+use super::request_id::request_id;
 
 /// The target of every line that a library logs with the crate `log`. The library's own target is
 /// then the field [`LOG_TARGET`].
@@ -49,7 +48,6 @@ pub(super) struct JsonLines<W>(pub(super) W);
 #[derive(Default)]
 struct SpanFields {
     members: String,
-    request_id: Option<String>,
 }
 
 impl<W, S> Layer<S> for JsonLines<W>
@@ -114,7 +112,7 @@ where
             }
             line.push(']');
         }
-        if let Some(id) = span.scope().find_map(|span| request_id(&span)) {
+        if let Some(id) = request_id(&span) {
             line.push_str(",\"request_id\":");
             write_text(line, &id);
         }
@@ -138,10 +136,6 @@ fn write_span<'s, S: LookupSpan<'s>>(line: &mut String, span: &SpanRef<'s, S>) {
     line.push_str("\"name\":");
     write_text(line, span.name());
     line.push('}');
-}
-
-fn request_id<'s, S: LookupSpan<'s>>(span: &SpanRef<'s, S>) -> Option<String> {
-    span.extensions().get::<SpanFields>()?.request_id.clone()
 }
 
 fn write_text(line: &mut String, text: &str) {
@@ -259,9 +253,6 @@ impl Visit for SpanFields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == REQUEST_ID {
-            self.request_id = Some(value.to_owned());
-        }
         Members(&mut self.members).record_str(field, value);
     }
 
@@ -280,7 +271,7 @@ mod tests {
     use serde_json::{Value, json};
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    use super::*;
+    use super::{super::request_id::RequestIds, *};
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -299,7 +290,7 @@ mod tests {
     fn lines(log: impl FnOnce()) -> Vec<Value> {
         let written = Written::default();
         let writer = written.clone();
-        let layer = JsonLines(move || writer.clone());
+        let layer = JsonLines(move || writer.clone()).and_then(RequestIds);
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, log);
         let bytes = written.0.lock().unwrap().clone();

@@ -376,7 +376,7 @@ async fn what_a_batch_creates_is_as_if_each_had_come_by_itself() {
         nobody,
         CreateSessionRequest::default(),
     ];
-    let calls = calls.map(|request| Call::new(String::new(), &request));
+    let calls = calls.map(|request| Call::new(&request));
     let request = CarryRequest {
         method: "payments.sessions.v1.Sessions/CreateSession".to_owned(),
         calls: calls.to_vec(),

@@ -118,7 +118,8 @@ impl Collector {
         self.spans().iter().any(|one| one.span.name == name)
     }
 
-    /// In how many traces with the first span there is the second, and right below it wherever it is.
+    /// In how many traces with the first span there is the second, and wherever it is, right below it
+    /// and of the same request.
     fn traces(&self, above: &str, below: &str) -> usize {
         let spans = self.spans();
         let named = |name| {
@@ -132,8 +133,12 @@ impl Collector {
             let mut children = children
                 .filter(|child| child.trace_id == parent.trace_id)
                 .peekable();
+            let request_id = text(&parent.attributes, "request.id");
             children.peek().is_some()
-                && children.all(|child| child.parent_span_id == parent.span_id)
+                && children.all(|child| {
+                    child.parent_span_id == parent.span_id
+                        && text(&child.attributes, "request.id") == request_id
+                })
         };
         named(above).filter(has_it).count()
     }
@@ -307,7 +312,7 @@ async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
     check_nothing_secret(&collector.spans(), &merchant);
 }
 
-/// Requests that are sent on by one call keep their own traces.
+/// Requests that are sent on by one call keep their own traces and names.
 #[tokio::test]
 async fn sessions_that_are_created_together_are_each_in_their_requests_trace() {
     let (collector, url) = Collector::start().await;
@@ -467,7 +472,11 @@ async fn each_log_line_of_a_request_has_its_ids() {
     let mut processes = exporting_to(&url).await;
     processes.start_all().await;
     pay(&processes).await;
-    let wanted = [("gateway", REQUEST), ("charges-svc", CREATE)];
+    let wanted = [
+        ("gateway", REQUEST),
+        ("charges-svc", CREATE),
+        ("sessions-svc", RECORD),
+    ];
     let trace = collector.wait_for_trace(REQUEST, &wanted).await;
     let request = trace.find("gateway", REQUEST).unwrap();
     let trace_id: String = request
@@ -495,7 +504,18 @@ async fn each_log_line_of_a_request_has_its_ids() {
     assert_eq!(answered["span"]["request.id"], *request_id);
     assert!(answered.get("spans").is_none(), "its span is said once");
     let ended = lines(&processes.charges.log, "the charge has ended");
-    assert_eq!(ended.len(), 1);
+    let [ended] = &ended[..] else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(ended["request_id"], *request_id);
+    for (service, call) in wanted {
+        let span = trace.find(service, call).unwrap();
+        assert_eq!(
+            text(&span.attributes, "request.id"),
+            Some(request_id.clone()),
+            "{call}"
+        );
+    }
 }
 
 async fn traceparents(db: &db::Db, text: &'static str) -> Vec<Option<String>> {
