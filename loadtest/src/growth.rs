@@ -116,8 +116,18 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
         warm_up: growth.warm_up,
         duration: growth.duration,
     };
+    let settling = Rounds {
+        duration: growth.settling,
+        ..round
+    };
     let mut curve = Vec::new();
     for number in 0..3 {
+        if !growth.settling.is_zero() {
+            for size in sizes {
+                let (_, probe) = &size.probes[number];
+                settling.measure(growth.in_flight.into(), [probe]).await?;
+            }
+        }
         let mut found = vec![(Vec::new(), Vec::new()); sizes.len()];
         for _ in 0..growth.rounds {
             for (size, (rates, p99s)) in sizes.iter().zip(&mut found) {

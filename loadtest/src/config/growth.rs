@@ -27,6 +27,11 @@ pub struct Growth {
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub warm_up: Duration,
 
+    /// How long each kind of request is sent to each size before any is measured. Pages that were
+    /// filled in at once are on disk, and go whole into the log when they first change.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    pub settling: Duration,
+
     /// Requests at once.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pub in_flight: u16,

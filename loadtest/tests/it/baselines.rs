@@ -64,6 +64,7 @@ fn growth_is_measured_on_tables_of_each_size() {
         "--rounds=1",
         "--duration=1s",
         "--warm-up=0s",
+        "--settling=0s",
         "--in-flight=2",
     ];
     let sizes = "--rows=3000,6000";

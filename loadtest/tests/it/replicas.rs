@@ -116,7 +116,12 @@ fn growth_compares_numbers_of_replicas() {
         return;
     };
     let target = ["growth", "--rows=3000", "--replicas=1,2", &database, &redis];
-    let brief = ["--rounds=1", "--duration=1s", "--warm-up=0s"];
+    let brief = [
+        "--rounds=1",
+        "--duration=1s",
+        "--warm-up=0s",
+        "--settling=0s",
+    ];
     let grown = reported(&target, &brief);
     let curve = grown["curve"].as_array().unwrap();
     let replicas = curve.iter().map(|point| &point["replicas"]);
