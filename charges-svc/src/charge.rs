@@ -3,6 +3,8 @@
 //! Promise: SETTLED, FAILED and VOID never change. Only the word of the rail or an operator, or
 //! the certainty that nothing was sent, leads there.
 
+use std::sync::Arc;
+
 use chassis::clock::Timestamp;
 use rails::RailName;
 use sqlx::FromRow;
@@ -24,8 +26,9 @@ pub use timer::{START_BY, Timer};
 /// One attempt to debit a payer.
 #[derive(Clone, Debug, FromRow)]
 pub struct Charge {
-    #[sqlx(flatten)]
-    pub facts: Facts,
+    /// Shared, because a step is made of copies of its charge.
+    #[sqlx(flatten, try_from = "Facts")]
+    pub facts: Arc<Facts>,
     #[sqlx(flatten)]
     pub progress: Progress,
     #[sqlx(flatten)]
@@ -38,11 +41,16 @@ impl Charge {
     /// A new charge, which nobody holds yet.
     pub fn new(new: &NewCharge, rail: RailName, now: Timestamp, timing: Timing<'_>) -> Self {
         Self {
-            facts: Facts::new(new, rail, now),
+            facts: Arc::new(Facts::new(new, rail, now)),
             progress: Progress::new(now),
             timer: Timer::new(now, timing),
             claim: Claim::default(),
         }
+    }
+
+    /// What is set until the charge is recorded.
+    pub fn facts_mut(&mut self) -> &mut Facts {
+        Arc::make_mut(&mut self.facts)
     }
 
     /// This charge after `event`, with its timer set and nobody holding it.
@@ -53,7 +61,7 @@ impl Charge {
         timing: Timing<'_>,
     ) -> Result<Self, IllegalTransition> {
         let mut after = Self {
-            facts: self.facts.clone(),
+            facts: Arc::clone(&self.facts),
             progress: self.progress.after(event, now)?,
             timer: self.timer,
             claim: Claim::default(),

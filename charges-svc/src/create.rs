@@ -204,9 +204,9 @@ impl Service {
         key: &IdempotencyKey,
         patience: &Patience,
     ) -> Result<Option<ChargeReply>> {
-        charge.facts.traceparent = telemetry::current_traceparent();
+        charge.facts_mut().traceparent = telemetry::current_traceparent();
         let recording = Recording::new(charge.clone(), key.clone(), patience.clone());
-        charge.facts.charge_number = match self.recordings.write(recording).await? {
+        let charge_number = match self.recordings.write(recording).await? {
             Recorded::Numbered(number) => number,
             Recorded::Before => {
                 let mut conn = self.db.read().await?;
@@ -222,6 +222,7 @@ impl Service {
             Recorded::Freed | Recorded::GivenUp => return Err(Error::NothingStarted),
             Recorded::NotPayable => return Err(Error::SessionNotPayable),
         };
+        charge.facts_mut().charge_number = charge_number;
         if let Some(due) = charge.timer.next_query_at {
             self.reconcile_alarms.ring_at(&charge.facts.rail, due);
         }

@@ -2,6 +2,8 @@
 //!
 //! Promise: nobody sees a void charge. It cannot be converted to a [`ShownCharge`].
 
+use std::sync::Arc;
+
 use chassis::{
     charge_status::ChargeStatus, clock::Timestamp, closed_list::count_unknown,
     failure::FailureReason,
@@ -12,7 +14,7 @@ use super::{Charge, Facts, OTP_TRIES_MAX};
 /// A charge as it is shown.
 #[derive(Clone, Debug)]
 pub struct ShownCharge {
-    pub facts: Facts,
+    pub facts: Arc<Facts>,
     /// May lag behind the charge's state, see [`ShownCharge::told`].
     pub status: ChargeStatus,
     /// Present only with FAILED. As it was stored; only a newer version may know it.

@@ -111,7 +111,7 @@ async fn while_callbacks_wait_for_the_process_new_charges_of_their_rail_are_refu
         let charge = world.given(charge, &[Event::Accepted]).await;
         callbacks.push(ReceiveCallbackRequest {
             rail: RailName::Momo.code().to_owned(),
-            token: charge.facts.callback_token,
+            token: charge.facts.callback_token.clone(),
             ..Default::default()
         });
     }

@@ -183,7 +183,7 @@ async fn what_is_held_for_a_case_is_told_until_it_is_decided() {
     let mut shop = Shop::open(&mtn).await;
     assert!(shop.told_balance().await.suspense.is_empty());
     let mut charge = new_momo_charge(shop.world.clock.now());
-    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    charge.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let late = Event::Failed(FailureReason::PayerTimeout);
     let charge = shop.world.given(charge, &[Event::Accepted, late]).await;
     let money = Money::new(2_550, Currency::GHS);
@@ -221,7 +221,7 @@ async fn what_is_held_for_a_case_is_told_until_it_is_decided() {
 /// A charge of this merchant whose money is held for this reason.
 async fn given_held(shop: &Shop, kind: CaseKind, minor: i64) -> (Charge, Case) {
     let mut charge = new_momo_charge(shop.world.clock.now());
-    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    charge.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let late = Event::Failed(FailureReason::PayerTimeout);
     let events: &[Event] = match kind {
         CaseKind::LateMoney => &[Event::Accepted, late],

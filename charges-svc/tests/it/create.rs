@@ -261,7 +261,8 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
     let mut tx = world.db.begin().await.unwrap();
     let mut open = crate::world::new_charge(world.clock.now());
-    (open.facts.session_id, open.facts.hosted) = (session_id, true);
+    let facts = open.facts_mut();
+    (facts.session_id, facts.hosted) = (session_id, true);
     let inserted = store::charges::insert_set(&mut tx, &[(&open, None)]).await;
     assert_eq!(inserted.unwrap(), [(open.facts.transaction_id, 2)]);
     tx.commit().await.unwrap();

@@ -33,11 +33,8 @@ async fn check_not_found(world: &mut World, session_id: &str) {
 async fn given(world: &World, session_id: SessionId, number: i64, events: &[Event]) -> Charge {
     let now = world.clock.now();
     let mut charge = new_charge(now);
-    (
-        charge.facts.session_id,
-        charge.facts.charge_number,
-        charge.facts.hosted,
-    ) = (session_id, number, true);
+    let facts = charge.facts_mut();
+    (facts.session_id, facts.charge_number, facts.hosted) = (session_id, number, true);
     let mut tx = world.db.begin().await.unwrap();
     assert_eq!(
         store::charges::insert(&mut tx, &charge).await.unwrap(),

@@ -135,7 +135,7 @@ async fn an_unpaid_payment_fails_only_once_the_payers_time_is_over() {
     let (mut world, charge) = charged(&network).await;
 
     // A callback that says it failed only has Hubtel asked.
-    let token = world.charge(&charge).await.facts.callback_token;
+    let token = world.charge(&charge).await.facts.callback_token.clone();
     let body = r#"{"ResponseCode":"2001","Message":"failed"}"#;
     let called = callback("hubtel", &token, body, None);
     world.charges.receive_callback(called).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_payment_whose_process_died_is_not_sent_by_another() {
     world.stop().await;
     let begun_at = world.clock.now() - 31 * SECOND;
     let orphan = charge_of(provider::Provider::Mtn, RailName::Hubtel, begun_at);
-    let orphan = world.given(orphan, &[]).await.facts.reference;
+    let orphan = world.given(orphan, &[]).await.facts.reference.clone();
     let world = world.restart().await;
     world.clock.advance(60 * SECOND).await.unwrap();
     assert_eq!(state(&world, &orphan).await, State::Initiated);

@@ -47,7 +47,7 @@ impl World {
     /// Writes a charge of this merchant's that has gone through these events.
     async fn given_by(&self, merchant: MerchantId, events: &[Event], age: Duration) -> Charge {
         let mut charge = new_charge(self.clock.now() - age);
-        charge.facts.merchant_id = merchant;
+        charge.facts_mut().merchant_id = merchant;
         self.given(charge, events).await
     }
 
@@ -227,8 +227,8 @@ async fn charges_are_found_by_what_they_are_and_never_another_merchants() {
     let world = World::start().await;
     let merchant = MerchantId::new();
     let mut mtn = new_momo_charge(world.clock.now() - Duration::from_secs(3));
-    mtn.facts.merchant_id = merchant;
-    mtn.facts.phone = "+233241234567".parse().unwrap();
+    mtn.facts_mut().merchant_id = merchant;
+    mtn.facts_mut().phone = "+233241234567".parse().unwrap();
     let mtn = world.given(mtn, &[Event::Accepted, Event::Settled]).await;
     let failed = Event::Failed(FailureReason::PayerDeclined);
     let age = Duration::from_secs(2);
@@ -403,8 +403,8 @@ async fn a_listed_charge_shows_its_payer_masked() {
     let world = World::start().await;
     let merchant = MerchantId::new();
     let mut charge = new_momo_charge(world.clock.now() - Duration::from_secs(3));
-    charge.facts.merchant_id = merchant;
-    charge.facts.phone = "+233241234567".parse().unwrap();
+    charge.facts_mut().merchant_id = merchant;
+    charge.facts_mut().phone = "+233241234567".parse().unwrap();
     world
         .given(charge, &[Event::Accepted, Event::Settled])
         .await;

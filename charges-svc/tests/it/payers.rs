@@ -33,9 +33,9 @@ async fn one_payers_charges_are_found_by_their_address_and_by_their_number() {
         (6, kofi, Some("AMA@EXAMPLE.COM"), Event::Settled),
     ] {
         let mut charge = new_charge(world.clock.now() - Duration::from_secs(age));
-        charge.facts.merchant_id = merchant;
-        charge.facts.phone = phone.parse().unwrap();
-        charge.facts.payer_email = email.map(str::to_owned);
+        charge.facts_mut().merchant_id = merchant;
+        charge.facts_mut().phone = phone.parse().unwrap();
+        charge.facts_mut().payer_email = email.map(str::to_owned);
         given.push(world.given(charge, &[Event::Accepted, event]).await);
     }
     let at =

@@ -167,7 +167,7 @@ async fn suspense_that_arrives_while_its_case_is_closed_is_sent_back() {
         return shop.end().await;
     }
     let mut charge = new_momo_charge(shop.world.clock.now());
-    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    charge.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let late = Event::Failed(FailureReason::PayerTimeout);
     let charge = shop.world.given(charge, &[Event::Accepted, late]).await;
     let mut case = given_case(&shop.world, &charge, CaseKind::LateMoney, None).await;

@@ -90,8 +90,8 @@ fn plan() -> impl Strategy<Value = Plan> {
 async fn given(bare: &Bare, merchants: &[MerchantId], number: usize, plan: &Plan) -> Step {
     let now = bare.clock.now();
     let mut charge = new_charge(now);
-    charge.facts.merchant_id = merchants[plan.merchant];
-    charge.facts.description = Some(format!("charge {number}"));
+    charge.facts_mut().merchant_id = merchants[plan.merchant];
+    charge.facts_mut().description = Some(format!("charge {number}"));
     charge.claim = lease(&bare.clock).into();
     let id = charge.facts.transaction_id;
     let mut tx = bare.db.begin().await.unwrap();
@@ -383,7 +383,8 @@ async fn a_set_records_one_charge_of_a_session() {
     let mut charges: Vec<Charge> = (0..3).map(|_| new_charge(bare.clock.now())).collect();
     let session_id = charges[0].facts.session_id;
     for charge in &mut charges {
-        (charge.facts.session_id, charge.facts.hosted) = (session_id, true);
+        let facts = charge.facts_mut();
+        (facts.session_id, facts.hosted) = (session_id, true);
     }
     let other = new_charge(bare.clock.now());
     let mut tx = bare.db.begin().await.unwrap();

@@ -205,8 +205,8 @@ impl Shop {
 /// A settled charge of 25.50 cedis, with its posting.
 async fn collect_for(world: &World, merchant_id: MerchantId) -> Charge {
     let mut charge = new_momo_charge(world.clock.now());
-    charge.facts.merchant_id = merchant_id;
-    charge.facts.phone = "+233241234001".parse().unwrap();
+    charge.facts_mut().merchant_id = merchant_id;
+    charge.facts_mut().phone = "+233241234001".parse().unwrap();
     let charge = world
         .given(charge, &[Event::Accepted, Event::Settled])
         .await;

@@ -50,7 +50,7 @@ async fn next_morning(clock: &Clock) {
 /// Posts the settlement of a new charge of this merchant, with the charge, and seals it.
 async fn settle(world: &World, merchant_id: MerchantId) -> String {
     let mut charge = new_charge(world.clock.now());
-    charge.facts.merchant_id = merchant_id;
+    charge.facts_mut().merchant_id = merchant_id;
     let posting = ledger::settlement(&charge.facts).unwrap();
     let charge = world.given(charge, &[]).await;
     let mut tx = world.db.begin().await.unwrap();

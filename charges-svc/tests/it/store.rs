@@ -109,8 +109,8 @@ fn due(clock: &Clock) -> Charge {
 async fn a_charge_reads_as_it_was_written() {
     let bare = Bare::new().await;
     let mut charge = new_charge(bare.clock.now());
-    charge.facts.rate = Some("12.345".to_owned());
-    charge.facts.description = Some("two \u{1f34b} lemons".to_owned());
+    charge.facts_mut().rate = Some("12.345".to_owned());
+    charge.facts_mut().description = Some("two \u{1f34b} lemons".to_owned());
     charge.timer.otp_expires_at = Some(bare.clock.now());
     charge.timer.resent_at = Some(bare.clock.now());
     let held = lease(&bare.clock);
@@ -506,7 +506,8 @@ async fn a_session_settles_once() {
     };
     settle(&first).await.unwrap();
     let mut second = new_charge(bare.clock.now());
-    (second.facts.session_id, second.facts.charge_number) = (first.facts.session_id, 2);
+    let facts = second.facts_mut();
+    (facts.session_id, facts.charge_number) = (first.facts.session_id, 2);
     bare.given(&second).await;
     let refused = settle(&second).await.unwrap_err();
     assert!(db::is_unique_violation(&refused));

@@ -26,7 +26,7 @@ use crate::{
 /// A charge that failed and whose 25.50 cedis arrived all the same.
 async fn given_late_money(shop: &Shop) -> (Charge, Case) {
     let mut charge = new_momo_charge(shop.world.clock.now());
-    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    charge.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let late = Event::Failed(FailureReason::PayerTimeout);
     let charge = shop.world.given(charge, &[Event::Accepted, late]).await;
     let money = Money::new(2550, Currency::GHS);
@@ -214,7 +214,7 @@ async fn what_was_credited_twice_is_taken_back_once_the_balance_covers_it() {
     assert_eq!(shop.balance().await, (50, 0));
     assert_eq!(shop.open_cases().await.len(), 1, "it waits");
     let mut next = new_momo_charge(shop.world.clock.now());
-    next.facts.merchant_id = shop.charge.facts.merchant_id;
+    next.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let next = shop.world.given(next, &[Event::Accepted]).await;
     let request = ResolveChargeRequest {
         reference: next.facts.reference.to_string(),

@@ -35,7 +35,7 @@ async fn charge(world: &World, merchants: &[MerchantId], events: &[Event]) {
     for merchant_id in merchants {
         for _ in 0..7 {
             let mut charge: Charge = new_momo_charge(world.clock.now() - MINUTE * 15);
-            charge.facts.merchant_id = *merchant_id;
+            charge.facts_mut().merchant_id = *merchant_id;
             world.given(charge, events).await;
         }
     }

@@ -269,9 +269,9 @@ impl World {
     /// Writes the next charge of the session of `first`.
     pub async fn given_next_charge(&self, first: &Charge, events: &[Event]) -> Charge {
         let mut charge = new_charge(self.clock.now());
-        (charge.facts.session_id, charge.facts.merchant_id) =
-            (first.facts.session_id, first.facts.merchant_id);
-        charge.facts.charge_number = first.facts.charge_number + 1;
+        let (facts, before) = (charge.facts_mut(), &first.facts);
+        (facts.session_id, facts.merchant_id) = (before.session_id, before.merchant_id);
+        facts.charge_number = before.charge_number + 1;
         self.given(charge, events).await
     }
 
