@@ -4,7 +4,7 @@
 //! durable before, and a second time only as `resend.rs` says. A caller is told that nothing was
 //! started only if that is true and durable; if it cannot be determined, nothing is promised.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use chassis::{error_chain::chain, failure::FailureReason, telemetry};
 use db::{
@@ -64,7 +64,7 @@ impl Service {
             key,
             place,
         };
-        call.answer_in_time(begun, creation.run()).await
+        call.answer_in_time(begun, Box::pin(creation.run())).await
     }
 }
 
@@ -140,7 +140,7 @@ impl Creation {
     /// was not called.
     async fn call_rail(&self) -> Option<RailAnswer<RequestOutcome>> {
         let request = request(&self.charge.facts);
-        let asking = self.call.rail().request_payment(&request);
+        let asking = pin!(self.call.rail().request_payment(&request));
         self.call.make(self.charge.claim, asking).await
     }
 

@@ -3,7 +3,7 @@
 //! Promise: a code is sent once, however many submit it at the same time, and its try is counted
 //! first. A code is never stored or logged.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use chassis::{
     charge_status::ChargeStatus,
@@ -61,7 +61,8 @@ impl Service {
             otp,
         };
         let call = submission.call.clone();
-        call.answer_in_time(charge, submission.run()).await
+        call.answer_in_time(charge, Box::pin(submission.run()))
+            .await
     }
 }
 
@@ -97,7 +98,7 @@ impl Submission {
     /// Sends the code to the rail. `None` means that it was too late and the code was not sent.
     async fn call_rail(&self, taken: &Charge) -> Option<RailAnswer<OtpOutcome>> {
         let rail = self.call.rail();
-        let submitting = rail.submit_otp(taken.facts.rail_reference, &self.otp);
+        let submitting = pin!(rail.submit_otp(taken.facts.rail_reference, &self.otp));
         self.call.make(taken.claim, submitting).await
     }
 

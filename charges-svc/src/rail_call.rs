@@ -7,11 +7,13 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use chassis::{error_chain::chain, ids::ChargeId};
+use futures::future::BoxFuture;
 use rails::{Rail, RailName};
 use tokio::{
     sync::oneshot,
@@ -58,7 +60,7 @@ impl RailCall {
 
     /// Calls the rail about the charge that the task holds by this claim. `None` means that it was
     /// too late and the rail was not called.
-    pub async fn make<R>(&self, held: Claim, call: impl Future<Output = R>) -> Option<R> {
+    pub async fn make<R>(&self, held: Claim, call: Pin<&mut impl Future<Output = R>>) -> Option<R> {
         let is_late = self.started.elapsed() >= START_BY
             || self.lease.term.is_over(&self.service.clock)
             || !self.service.outlives_a_call(held);
@@ -75,11 +77,11 @@ impl RailCall {
     }
 
     /// Does the work in a task of its own. Answers by [`ANSWER_BY`]; the work goes on if it is not
-    /// done by then.
+    /// done by then. It is boxed, because whatever is handed on and then awaited takes its place twice.
     pub async fn answer_in_time(
         self,
         charge: ShownCharge,
-        work: impl Future<Output = Result<ChargeReply>> + Send + 'static,
+        work: BoxFuture<'static, Result<ChargeReply>>,
     ) -> Result<ChargeReply> {
         let (id, activity) = (charge.facts.transaction_id, self.service.clock.activity());
         let (done, outcome) = oneshot::channel();

@@ -8,7 +8,7 @@
 //! may run. One at a time holds a charge, and a slow one's answer is acted on only if the charge
 //! is still as it was when it was claimed.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
@@ -16,6 +16,7 @@ use db::{
     KnownRows, Tx,
     work::{Claimed, TaskSet, Work},
 };
+use futures::{FutureExt as _, future::BoxFuture};
 use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
 
@@ -123,11 +124,7 @@ impl Work for Reconciler {
 }
 
 /// Queries one charge that this process holds, in the name and trace of the request that created it.
-pub fn asking(
-    service: &Arc<Service>,
-    rail: RailName,
-    charge: Charge,
-) -> impl Future<Output = ()> + use<> {
+pub fn asking(service: &Arc<Service>, rail: RailName, charge: Charge) -> BoxFuture<'static, ()> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(
         parent: None,
@@ -142,7 +139,7 @@ pub fn asking(
             tracing::error!(error = %chain(error.as_ref()), "the charge waits for its lease");
         }
     };
-    asking.instrument(span)
+    asking.instrument(span).boxed()
 }
 
 impl Service {
