@@ -77,7 +77,8 @@ impl RailCall {
     }
 
     /// Does the work in a task of its own. Answers by [`ANSWER_BY`]; the work goes on if it is not
-    /// done by then. It is boxed, because whatever is handed on and then awaited takes its place twice.
+    /// done by then. It is boxed, because whatever is handed on and then awaited takes its place
+    /// twice.
     pub async fn answer_in_time(
         self,
         charge: ShownCharge,

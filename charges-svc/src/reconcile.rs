@@ -123,7 +123,8 @@ impl Work for Reconciler {
     }
 }
 
-/// Queries one charge that this process holds, in the name and trace of the request that created it.
+/// Queries one charge that this process holds, in the name and trace of the request that created
+/// it.
 pub fn asking(service: &Arc<Service>, rail: RailName, charge: Charge) -> BoxFuture<'static, ()> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(

@@ -31,7 +31,8 @@ use crate::{
     watch::ChargeWatches,
 };
 
-/// Most statements that are passed on at once, of which one merchant has half. Each is read from the store anew.
+/// Most statements that are passed on at once, of which one merchant has half. Each is read from the
+/// store anew.
 const STATEMENTS_MAX: usize = 16;
 
 #[derive(Debug)]
