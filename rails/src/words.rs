@@ -29,6 +29,11 @@ const MASK: &str = "•••";
 pub struct Member(Option<Box<RawValue>>);
 
 impl Member {
+    /// Whether it is absent or null.
+    pub fn is_missing(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The text of a string, or the digits of a number as they were written.
     pub fn text(&self) -> Option<String> {
         let raw = self.0.as_ref()?.get();

@@ -76,8 +76,10 @@ enum Stage {
     /// The payer has not paid so far. Final only once the payer's time is over.
     Abandoned,
     Reversed,
-    /// An unknown status, or none.
+    /// A status that is not understood.
     Unclear,
+    /// There is none: the answer is not about a transaction.
+    Missing,
 }
 
 /// A parsed answer.
@@ -101,7 +103,9 @@ impl PaystackAnswer {
     }
 
     fn stage(&self) -> Stage {
-        match self.transaction.status.code().as_str() {
+        let status = &self.transaction.status;
+        match status.code().as_str() {
+            _ if status.is_missing() => Stage::Missing,
             "PAY_OFFLINE" | "PENDING" | "ONGOING" => Stage::UnderWay,
             "SEND_OTP" => Stage::OtpWanted,
             "SEND_PIN" | "SEND_PHONE" | "SEND_BIRTHDAY" | "SEND_ADDRESS" | "OPEN_URL" => {
@@ -185,16 +189,18 @@ fn requested_stage(said: &PaystackAnswer) -> RequestOutcome {
         },
         Stage::Failed => RequestOutcome::Refused(said.reason()),
         Stage::OtherStep => RequestOutcome::Refused(FailureReason::RailError),
-        Stage::Abandoned | Stage::Reversed | Stage::Unclear => RequestOutcome::Unknown,
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear | Stage::Missing => {
+            RequestOutcome::Unknown
+        }
     }
 }
 
-/// A 400 is a refusal, unless the reference was used before or the transaction is alive.
+/// A 400 is a refusal, unless the reference was used before, or the transaction is alive or may be.
 fn requested_in_vain(said: &PaystackAnswer) -> RequestOutcome {
     if said.is_duplicate_reference() {
         return RequestOutcome::AlreadyKnown;
     }
-    if !matches!(said.stage(), Stage::Failed | Stage::Unclear) {
+    if !matches!(said.stage(), Stage::Failed | Stage::Missing) {
         return RequestOutcome::Unknown;
     }
     let reason = match said.envelope.kind.code().as_str() {
@@ -232,7 +238,7 @@ fn otp_stage(said: &PaystackAnswer) -> OtpOutcome {
         Stage::Failed if said.is_code_expired() => OtpOutcome::Expired,
         Stage::Failed => OtpOutcome::Failed(said.reason()),
         Stage::OtherStep => OtpOutcome::Failed(FailureReason::RailError),
-        Stage::Abandoned | Stage::Reversed | Stage::Unclear => OtpOutcome::Unknown,
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear | Stage::Missing => OtpOutcome::Unknown,
     }
 }
 
@@ -269,7 +275,7 @@ fn found_stage(said: &PaystackAnswer, query: &Query) -> QueryOutcome {
         Stage::Failed => QueryOutcome::Failed(said.reason()),
         Stage::Abandoned => QueryOutcome::Abandoned { code_wanted: false },
         Stage::Reversed => QueryOutcome::Reversed,
-        Stage::Unclear => QueryOutcome::Unknown,
+        Stage::Unclear | Stage::Missing => QueryOutcome::Unknown,
     }
 }
 

@@ -247,9 +247,16 @@ fn a_duplicate_reference_is_no_failure_but_known_to_the_rail() {
 }
 
 #[test]
-fn a_400_about_a_transaction_that_lives_is_no_failure() {
-    for status in ["pending", "success", "send_otp", "reversed"] {
-        let body = format!(r#"{{"message":"declined","data":{{"status":"{status}"}}}}"#);
+fn a_400_about_a_transaction_that_lives_or_may_live_is_no_failure() {
+    let alive = [
+        r#""pending""#,
+        r#""success""#,
+        r#""send_otp""#,
+        r#""reversed""#,
+    ];
+    let unclear = [r#""queued""#, r#""""#, "7", "true", "{}"];
+    for status in alive.into_iter().chain(unclear) {
+        let body = format!(r#"{{"message":"declined","data":{{"status":{status}}}}}"#);
         let outcome = requested(&Reply::json(400, &body)).outcome;
         assert_eq!(outcome, RequestOutcome::Unknown, "{status}");
     }
