@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use chassis::ids::{MerchantId, Reference};
+use chassis::{
+    ids::{MerchantId, Reference},
+    sets::LARGE_SET,
+};
 use db::{Db, Grouped, Result};
 
 use crate::{charge::Charge, store};
@@ -16,6 +19,9 @@ pub struct Reading {
 
 impl Grouped for Reading {
     type Outcome = Option<Charge>;
+
+    /// While one waits for its answer, another can be formed.
+    const BESIDE_MIN: usize = LARGE_SET;
 
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Self::Outcome>> {
         let references: Vec<_> = set.iter().map(|reading| &reading.reference).collect();

@@ -2,8 +2,8 @@
 //!
 //! A transaction or a call costs about the same for one as for many, so what arrives while others
 //! are in hand forms the next set. Nothing waits for a timer: what comes alone goes alone. One set
-//! is in hand at a time, because two would be half as large and cost as much each; only beside one
-//! that stalls others go on.
+//! is in hand at a time, because two would be half as large and cost as much each. Others go on only
+//! beside one that stalls, or, where the work says so, a second one once it is large itself.
 //!
 //! Promise: each item has an outcome of its own. Nobody who stops waiting cuts off the others.
 
@@ -23,6 +23,10 @@ use tracing::{Instrument as _, Span};
 
 use crate::shutdown::Tasks;
 
+/// From here on, a set costs its items little more than a larger one would. Measured for
+/// [`SetWork::BESIDE_MIN`]: with 16, no more was done in the same time, and with 32 hardly more.
+pub const LARGE_SET: usize = 24;
+
 /// How sets of something are done.
 pub trait SetWork: Send + Sync + 'static {
     type Item: Send + 'static;
@@ -31,8 +35,12 @@ pub trait SetWork: Send + Sync + 'static {
     /// Most items in a set.
     const SET_MAX: usize;
 
-    /// How many sets are in hand at the same time, all but one of them [`Self::STALLED`].
+    /// How many sets are in hand at the same time, all but one or two of them [`Self::STALLED`].
     const IN_HAND_MAX: usize;
+
+    /// How many must wait to form a second set beside one that is in hand and does not stall. A
+    /// second set pays where the first mostly waits, and costs where it keeps processors busy.
+    const BESIDE_MIN: usize = usize::MAX;
 
     /// A set that takes longer (real time) waits for something, and the next need not wait with it.
     const STALLED: Duration;
@@ -124,13 +132,24 @@ impl<W: SetWork> Sets<W> {
     }
 }
 
+impl<W: SetWork> Queue<W> {
+    /// Whether a set may begin beside so many that do not stall.
+    fn may_begin(&self, beside: usize) -> bool {
+        match beside {
+            0 => !self.waiting.is_empty(),
+            1 => self.waiting.len() >= W::BESIDE_MIN,
+            _ => false,
+        }
+    }
+}
+
 impl<W: SetWork> Shared<W> {
     /// Starts a task if something waits for one.
     fn start(self: &Arc<Self>) {
         {
             let mut queue = self.queue();
-            let is_wanted = queue.in_hand == queue.stalled && queue.in_hand < W::IN_HAND_MAX;
-            if !is_wanted || queue.waiting.is_empty() {
+            let beside = queue.in_hand - queue.stalled;
+            if queue.in_hand >= W::IN_HAND_MAX || !queue.may_begin(beside) {
                 return;
             }
             queue.in_hand += 1;
@@ -140,7 +159,7 @@ impl<W: SetWork> Shared<W> {
             .spawn_apart(async move { shared.run_sets().await });
     }
 
-    /// Does sets until nothing waits, or another task does them.
+    /// Does sets until nothing waits, or until other tasks do them.
     async fn run_sets(self: &Arc<Self>) {
         loop {
             let set = self.next_set();
@@ -183,8 +202,9 @@ impl<W: SetWork> Shared<W> {
     fn next_set(&self) -> Vec<Waiting<W>> {
         let mut queue = self.queue();
         let mut set = Vec::new();
-        let has_other = queue.in_hand - queue.stalled > 1;
-        while !has_other
+        let others = queue.in_hand - queue.stalled - 1;
+        let may_begin = queue.may_begin(others);
+        while may_begin
             && set.len() < W::SET_MAX
             && let Some(waiting) = queue.waiting.pop_front()
         {
@@ -233,19 +253,23 @@ mod tests {
 
     use super::*;
 
+    const NEVER: usize = usize::MAX;
+    const STALLED: Duration = Duration::from_secs(1);
+
     /// Doubles numbers, a set for each permit. 0 panics, and a set with 9 is one outcome short.
-    struct Doubling {
+    struct Doubling<const BESIDE_MIN: usize> {
         permits: Semaphore,
         sets: Mutex<Vec<usize>>,
     }
 
-    impl SetWork for Doubling {
+    impl<const BESIDE_MIN: usize> SetWork for Doubling<BESIDE_MIN> {
         type Item = u32;
         type Outcome = u32;
 
         const SET_MAX: usize = 3;
         const IN_HAND_MAX: usize = 2;
-        const STALLED: Duration = Duration::from_secs(1);
+        const BESIDE_MIN: usize = BESIDE_MIN;
+        const STALLED: Duration = STALLED;
         const WAITING_MAX: usize = 5;
 
         async fn run(&self, set: Vec<u32>) -> Vec<u32> {
@@ -260,7 +284,7 @@ mod tests {
         }
     }
 
-    fn doubling(permits: usize) -> Sets<Doubling> {
+    fn doubling<const BESIDE_MIN: usize>(permits: usize) -> Sets<Doubling<BESIDE_MIN>> {
         let work = Doubling {
             permits: Semaphore::new(permits),
             sets: Mutex::default(),
@@ -269,8 +293,8 @@ mod tests {
     }
 
     /// Hands these in one after the other, and lets a set begin in between.
-    async fn waiting(
-        sets: &Sets<Doubling>,
+    async fn waiting<const BESIDE_MIN: usize>(
+        sets: &Sets<Doubling<BESIDE_MIN>>,
         numbers: impl IntoIterator<Item = u32>,
     ) -> Vec<BoxFuture<'_, Result<u32, SetError>>> {
         let mut waiting = Vec::new();
@@ -285,7 +309,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_arrives_meanwhile_forms_the_next_set() {
-        let sets = doubling(0);
+        let sets = doubling::<NEVER>(0);
         let all = waiting(&sets, 1..=5).await;
         sets.work().permits.add_permits(3);
         let outcomes = join_all(all).await;
@@ -295,12 +319,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_second_set_begins_only_once_it_is_large() {
+        let sets = doubling::<2>(0);
+        let all = waiting(&sets, 1..=4).await;
+        assert_eq!(*sets.work().sets.lock().unwrap(), [1, 2]);
+        sets.work().permits.add_permits(1);
+        tokio::task::yield_now().await;
+        assert_eq!(*sets.work().sets.lock().unwrap(), [1, 2], "one waits");
+        sets.work().permits.add_permits(2);
+        for outcome in join_all(all).await {
+            outcome.unwrap();
+        }
+        assert_eq!(*sets.work().sets.lock().unwrap(), [1, 2, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn only_a_set_that_stalls_lets_others_go_on() {
-        let sets = doubling(0);
+        let sets = doubling::<NEVER>(0);
         let all = waiting(&sets, 1..=3).await;
-        tokio::time::sleep(Doubling::STALLED / 2).await;
+        tokio::time::sleep(STALLED / 2).await;
         assert_eq!(*sets.work().sets.lock().unwrap(), [1]);
-        tokio::time::sleep(Doubling::STALLED).await;
+        tokio::time::sleep(STALLED).await;
         assert_eq!(*sets.work().sets.lock().unwrap(), [1, 2]);
         sets.work().permits.add_permits(2);
         for outcome in join_all(all).await {
@@ -311,7 +350,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_set_that_panics_or_is_an_outcome_short_has_none_and_leaves_the_others_alone() {
         for bad in [0, 9] {
-            let sets = doubling(0);
+            let sets = doubling::<NEVER>(0);
             let all = waiting(&sets, [1, 2, bad, 3, 4]).await;
             sets.work().permits.add_permits(3);
             let outcomes = join_all(all).await.into_iter().map(Result::ok);
@@ -322,7 +361,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_gone_is_left_out_and_too_many_are_told() {
-        let sets = doubling(0);
+        let sets = doubling::<NEVER>(0);
         let mut all = waiting(&sets, 1..=6).await;
         // One is in hand, and five wait.
         assert!(matches!(sets.run(7).await, Err(SetError::Crowded)));

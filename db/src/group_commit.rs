@@ -33,6 +33,9 @@ pub trait Grouped: Send + Sync + Sized + 'static {
     /// What became of one of them, if the transaction was committed: a conflict, too.
     type Outcome: Send + 'static;
 
+    /// See [`SetWork::BESIDE_MIN`].
+    const BESIDE_MIN: usize = usize::MAX;
+
     /// Writes these in one transaction, and returns an outcome for each, in their order. After an
     /// error each is written again, with the others or by itself. The error may hide a commit, so a
     /// write must recognize its own earlier one.
@@ -97,6 +100,8 @@ impl<T: Grouped> SetWork for Writer<T> {
     const SET_MAX: usize = 64;
 
     const IN_HAND_MAX: usize = 2;
+
+    const BESIDE_MIN: usize = T::BESIDE_MIN;
 
     /// On somebody's lock.
     const STALLED: Duration = Duration::from_millis(300);

@@ -8,7 +8,10 @@
 
 use std::collections::HashMap;
 
-use chassis::ids::{CustomerId, SessionId};
+use chassis::{
+    ids::{CustomerId, SessionId},
+    sets::LARGE_SET,
+};
 use db::{
     Db, Grouped, Tx,
     idempotency::{IdempotencyKey, KeyUse, WantedKey},
@@ -48,6 +51,9 @@ pub enum CreationOutcome {
 
 impl Grouped for Creation {
     type Outcome = CreationOutcome;
+
+    /// While one waits for the disk, another can be written.
+    const BESIDE_MIN: usize = LARGE_SET;
 
     async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<CreationOutcome>> {
         if let Some(outcomes) = create_at_once(db, set).await? {

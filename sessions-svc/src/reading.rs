@@ -1,6 +1,6 @@
 //! Reads sessions in sets: the requests that wait at the same moment share a statement.
 
-use chassis::{clock::Timestamp, ids::SessionId};
+use chassis::{clock::Timestamp, ids::SessionId, sets::LARGE_SET};
 use db::{Db, Grouped};
 
 use crate::{session::ShownSession, store};
@@ -14,6 +14,9 @@ pub struct Reading {
 
 impl Grouped for Reading {
     type Outcome = Option<ShownSession>;
+
+    /// While one waits for its answer, another can be formed.
+    const BESIDE_MIN: usize = LARGE_SET;
 
     async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
         let wanted = set.iter().map(|reading| (reading.session_id, reading.now));

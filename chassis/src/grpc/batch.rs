@@ -32,7 +32,7 @@ use super::{
     invalid,
 };
 use crate::{
-    sets::{SetError, SetWork, Sets},
+    sets::{LARGE_SET, SetError, SetWork, Sets},
     shutdown::Tasks,
 };
 
@@ -201,6 +201,9 @@ impl<M: BatchedMethod> SetWork for Carrier<M> {
     /// While replicas hang, each set that they got stays until `longest`: one for every 10 ms of the
     /// 5 s that callers usually have.
     const IN_HAND_MAX: usize = 512;
+
+    /// While one is answered, its service would have nothing to do.
+    const BESIDE_MIN: usize = LARGE_SET;
 
     /// A call takes a few milliseconds.
     const STALLED: Duration = Duration::from_millis(10);
