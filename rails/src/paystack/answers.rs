@@ -104,8 +104,10 @@ impl PaystackAnswer {
 
     fn stage(&self) -> Stage {
         let status = &self.transaction.status;
+        if status.is_missing() {
+            return Stage::Missing;
+        }
         match status.code().as_str() {
-            _ if status.is_missing() => Stage::Missing,
             "PAY_OFFLINE" | "PENDING" | "ONGOING" => Stage::UnderWay,
             "SEND_OTP" => Stage::OtpWanted,
             "SEND_PIN" | "SEND_PHONE" | "SEND_BIRTHDAY" | "SEND_ADDRESS" | "OPEN_URL" => {
