@@ -126,14 +126,7 @@ impl Hops {
                 let sessions = self.sessions(vec![store]).await?;
                 self.start_edge(vec![limits, sessions]).await
             }
-            Baseline::F => {
-                let (redis, store) = (self.redis()?, self.store().await?);
-                let limits = self.limits(vec![redis]).await?;
-                let receiver = self.receiver().await?;
-                let flags = vec![store, receiver, "--updates=2".to_owned()];
-                let sessions = self.sessions(flags).await?;
-                self.start_edge(vec![limits, sessions]).await
-            }
+            Baseline::F => self.start_posting(1, 2).await,
             Baseline::G => {
                 let limits = self.limits(vec![]).await?;
                 let sessions = self.sessions(vec![]).await?;
@@ -144,6 +137,7 @@ impl Hops {
                 let flags = vec![store, receiver, "--updates=1".to_owned()];
                 self.sessions(flags).await.map(drop)
             }
+            Baseline::I => self.start_posting(3, 8).await,
             Baseline::Incr => {
                 let redis = self.redis()?;
                 self.limits(vec![redis]).await.map(drop)
@@ -153,6 +147,16 @@ impl Hops {
                 self.sessions(vec![store]).await.map(drop)
             }
         }
+    }
+
+    /// Like d, with so many POSTs to a stub and so many UPDATEs after the INSERT.
+    async fn start_posting(&mut self, posts: u8, updates: u8) -> anyhow::Result<()> {
+        let (redis, store) = (self.redis()?, self.store().await?);
+        let limits = self.limits(vec![redis]).await?;
+        let receiver = self.receiver().await?;
+        let (posts, updates) = (format!("--posts={posts}"), format!("--updates={updates}"));
+        let sessions = self.sessions(vec![store, receiver, posts, updates]).await?;
+        self.start_edge(vec![limits, sessions]).await
     }
 
     /// Ends the hops and drops their table.
@@ -202,7 +206,7 @@ impl Hops {
                 let reads = Reads::prepare(api, Work::Status).await?;
                 Probe::new(&name, reads, self.watched())
             }
-            Baseline::F => Probe::new(&name, Charges(api), self.watched()),
+            Baseline::F | Baseline::I => Probe::new(&name, Charges(api), self.watched()),
             Baseline::H | Baseline::Insert => {
                 let creations = Creations::single(&self.url, MERCHANTS, Kind::None)?;
                 Probe::new(&name, creations, self.watched())

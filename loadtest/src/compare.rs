@@ -33,6 +33,9 @@ use row::{Asked, Row};
 /// How many requests at once load everything.
 const MANY: usize = 64;
 
+/// How many whole lives at once: almost as many as charges-svc takes in hand.
+const LIVES: usize = 250;
+
 /// How many requests at once tell of latency.
 const FEW: usize = 16;
 
@@ -68,6 +71,7 @@ impl Compare {
             4 => self.sessions().await,
             5 => self.charges().await,
             6 => self.statements().await,
+            7 => self.lives().await,
             8 => self.ratelimit().await,
             9 => self.webhooks().await,
             10 => self.gateway().await,
@@ -232,6 +236,32 @@ impl Compare {
                 ])
             },
         )
+        .await
+    }
+
+    /// Whole lives at their highest rate for a moment, and what would be left of it if a life were
+    /// nothing but single statements. `loadtest soak` shows what is sustained.
+    async fn lives(&self) -> anyhow::Result<Vec<Row>> {
+        let paths = [Baseline::D, Baseline::I];
+        self.beside(paths, &Service::ALL, async |[d, i], bench| {
+            let lives = Lives::start(&bench.processes, MERCHANTS, &self.receiver).await?;
+            let lives = Probe::new("whole lives", lives, bench.processes.watched())?;
+            let (d, i) = (d.probe().await?, i.probe().await?);
+            let [mut rates, mut d_rates, mut i_rates] = <[Figures; 3]>::default();
+            for _ in 0..self.rounds {
+                let [d, i] = self.one_round().measure(MANY, [&d, &i]).await?;
+                d_rates.extend(d.rates());
+                i_rates.extend(i.rates());
+                let [ours] = self.one_round().measure(LIVES, [&lives]).await?;
+                rates.extend(ours.rates());
+                until_idle(bench).await?;
+            }
+            let (asked, d) = (Asked::at_least(20), ("d", &d_rates));
+            Ok(vec![
+                Row::ratio(7, "whole lives at 250 in flight", asked, &rates, d),
+                Row::ratio(7, "bare path i", asked, &i_rates, d),
+            ])
+        })
         .await
     }
 

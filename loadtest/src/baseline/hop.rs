@@ -50,7 +50,7 @@ pub async fn serve(hop: Hop) -> anyhow::Result<()> {
             serve_grpc(listener, Routes::new(RateLimitsServer::new(Limits(redis)))).await?;
         }
         HopKind::Sessions => {
-            let sessions = Sessions::new(store, hop.post_url, hop.updates)?;
+            let sessions = Sessions::new(&hop, store)?;
             serve_grpc(listener, Routes::new(SessionsServer::new(sessions))).await?;
         }
     }

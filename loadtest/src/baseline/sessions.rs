@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::store::Store;
-use crate::http::Client;
+use crate::{config::Hop, http::Client};
 
 /// What posts are signed with.
 const SECRET: &[u8] = b"a secret of the same length as merchants' secrets";
@@ -24,23 +24,24 @@ pub struct Sessions {
     receiver: Option<Receiver>,
 }
 
-/// Whom every row is posted to, over connections that are kept, and how often the row is updated
-/// after that.
+/// Whom every row is posted to, over connections that are kept; how often, and how often the row is
+/// updated after that.
 struct Receiver {
     client: Client,
+    posts: u8,
     updates: u8,
 }
 
 impl Sessions {
-    pub fn new(
-        store: Option<Store>,
-        post_url: Option<String>,
-        updates: u8,
-    ) -> anyhow::Result<Self> {
-        let client = post_url.map(|url| Client::new(&url)).transpose()?;
+    pub fn new(hop: &Hop, store: Option<Store>) -> anyhow::Result<Self> {
+        let client = hop.post_url.as_deref().map(Client::new).transpose()?;
         Ok(Self {
             store,
-            receiver: client.map(|client| Receiver { client, updates }),
+            receiver: client.map(|client| Receiver {
+                client,
+                posts: hop.posts,
+                updates: hop.updates,
+            }),
         })
     }
 
@@ -55,7 +56,9 @@ impl Sessions {
         };
         let session = store.insert(request).await?;
         if let Some(receiver) = &self.receiver {
-            receiver.post(&session).await?;
+            for _ in 0..receiver.posts {
+                receiver.post(&session).await?;
+            }
             for _ in 0..receiver.updates {
                 store.update(&session.session_id).await?;
             }

@@ -23,6 +23,9 @@ pub enum Baseline {
     G,
     /// A service with an INSERT, a signed POST over connections that are kept, and an UPDATE.
     H,
+    /// Like f, with as many POSTs (three) and transactions (nine) as a charge's whole life takes
+    /// when it is alone, but without its calls between services and its callback.
+    I,
     /// A limit alone: one INCR in Redis.
     Incr,
     /// A service alone: one INSERT.
@@ -57,6 +60,10 @@ pub struct Hop {
     /// Posts what was inserted to this address, signed.
     #[arg(long)]
     pub post_url: Option<String>,
+
+    /// How often each is posted.
+    #[arg(long, default_value_t = 1)]
+    pub posts: u8,
 
     /// How often a row is updated after it was posted.
     #[arg(long, default_value_t = 0)]

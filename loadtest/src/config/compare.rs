@@ -13,7 +13,7 @@ pub struct Compare {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "1,2,3,4,5,6,8,9,10,13,14"
+        default_value = "1,2,3,4,5,6,7,8,9,10,13,14"
     )]
     pub rows: Vec<u8>,
 

@@ -33,7 +33,7 @@ fn paths_with_a_store_answer() {
     let Some([database, redis]) = store_flags() else {
         return;
     };
-    for path in ["b", "d", "e", "f", "h", "incr", "insert"] {
+    for path in ["b", "d", "e", "f", "h", "i", "incr", "insert"] {
         check(&["baseline", path, &database, &redis]);
     }
 }
