@@ -1,9 +1,9 @@
-//! The alarms that wake reconcilers.
+//! The alarms that wake a rail's works: its reconciler, or its disburser.
 
 use chassis::clock::{Alarm, Timestamp, Worker};
 use rails::RailName;
 
-/// Wakes the reconcilers, each by its rail.
+/// Wakes one kind of work, at the rail that something is due at.
 #[derive(Clone, Debug)]
 pub struct Alarms(Vec<(RailName, Alarm)>);
 
@@ -13,17 +13,17 @@ impl Alarms {
         Self(each.map(|(rail, worker)| (*rail, worker.alarm())).collect())
     }
 
-    /// The reconciler is to look for what is due.
+    /// The work is to look for what is due.
     pub fn ring(&self, rail: &str) {
         self.each(rail).for_each(Alarm::ring);
     }
 
-    /// This is when one of its charges is due.
+    /// Something of this rail is due then.
     pub fn ring_at(&self, rail: &str, due: Timestamp) {
         self.each(rail).for_each(|alarm| alarm.ring_at(due));
     }
 
-    /// A rail that only a newer version knows has no reconciler to wake.
+    /// A rail that only a newer version knows has no work here to wake.
     fn each(&self, rail: &str) -> impl Iterator<Item = &Alarm> {
         let each = self.0.iter().filter(move |(name, _)| name.code() == rail);
         each.map(|(_, alarm)| alarm)

@@ -29,8 +29,8 @@ const LOOKS_MAX: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Service {
-    /// Records that the rail wants to be queried about one of its charges. Anybody can call this,
-    /// so a callback about no charge of ours costs one read and no write transaction.
+    /// Records a callback about a charge or a disbursement, so that its rail is queried. Anybody can
+    /// call this, so a callback about nothing of ours costs two reads and no write transaction.
     pub async fn receive_callback(
         self: &Arc<Self>,
         rail: RailName,
@@ -61,7 +61,7 @@ impl Service {
             (false, CallbackSubject::Reference(_) | CallbackSubject::Nothing) => {
                 // It still comes from the rail, which would only send it again if refused.
                 let rail = rail.code();
-                tracing::info!(rail, "a callback is about no charge of ours");
+                tracing::info!(rail, "a callback is about nothing of ours");
                 Ok(())
             }
         }
@@ -137,7 +137,7 @@ impl Service {
                 lease: callback.lease,
                 asked_until: callback.asked_until,
             };
-            match self.hints.write(hint).await? {
+            match self.hints.run(hint).await? {
                 Kept::Locked => tokio::time::sleep(LOOK_AGAIN).await,
                 kept => return Ok(kept),
             }

@@ -192,9 +192,26 @@ impl Case {
         }
     }
 
+    /// Logs and counts that the case was opened, so that somebody looks into it. `case_id`: its own,
+    /// or that of the earlier case of its kind that it opened again.
+    pub fn announce(&self, case_id: CaseId) {
+        tracing::error!(
+            case.id = %case_id,
+            case.reference = %self.reference,
+            kind = self.kind.code(),
+            "an operator's case is opened"
+        );
+        count_opened(self.kind, 1);
+    }
+
     /// The money that was posted to suspense with this case.
     pub fn suspense(&self) -> Option<Money> {
         let (minor_units, currency) = self.suspense_minor.zip(self.suspense_currency)?;
         Some(Money::new(minor_units, currency))
     }
+}
+
+/// Counts this many opened cases of this kind.
+pub fn count_opened(kind: CaseKind, opened: u64) {
+    metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(opened);
 }

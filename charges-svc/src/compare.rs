@@ -24,7 +24,6 @@ use crate::{
         self, Absence, Direction, Known, NEIGHBOURS_WITHIN, Period, RailReport, ReportLine, Said,
         judge, judge_absence,
     },
-    reconcile::count_case,
     service::Service,
     store::{
         self,
@@ -248,9 +247,7 @@ impl Service {
         for (difference, case) in cases {
             difference.case_opened = opened.contains(&case.case_id);
             if difference.case_opened {
-                let (id, reference, kind) = (case.case_id, &case.reference, case.kind.code());
-                tracing::error!(case.id = %id, reference, kind, "an operator's case is opened");
-                count_case(case.kind, 1);
+                case.announce(case.case_id);
             }
         }
         Ok(())

@@ -93,7 +93,7 @@ impl Creation {
         }
     }
 
-    /// Step 1: makes the charge, its key and its timer durable. Returns the answer to an earlier
+    /// Step 2: makes the charge, its key and its timer durable. Returns the answer to an earlier
     /// request with the same key, or the charge's status if it is no longer ours.
     async fn record(&mut self) -> Result<Option<ChargeReply>> {
         let service = &self.call.service;
@@ -121,7 +121,7 @@ impl Creation {
         }
     }
 
-    /// Step 2: sessions-svc creates the charge's session, or lets the charge claim one. Returns
+    /// Step 3: sessions-svc creates the charge's session, or lets the charge claim one. Returns
     /// the charge's status if it is no longer ours.
     async fn open_session(&self) -> Result<Option<ChargeReply>> {
         let told = match self.call.service.teller.open(&self.charge).await {
@@ -136,7 +136,7 @@ impl Creation {
         self.abandon(told).await.map(Some)
     }
 
-    /// Step 3: requests the payment from the rail. `None` means that it was too late and the rail
+    /// Step 4: requests the payment from the rail. `None` means that it was too late and the rail
     /// was not called.
     async fn call_rail(&self) -> Option<RailAnswer<RequestOutcome>> {
         let request = request(&self.charge.facts);
@@ -144,7 +144,7 @@ impl Creation {
         self.call.make(self.charge.claim, asking).await
     }
 
-    /// Step 4: turns the rail's reply into the charge's state and the answer.
+    /// Step 5: turns the rail's reply into the charge's state and the answer.
     async fn write_outcome(
         self,
         answer: &RailAnswer<RequestOutcome>,
@@ -186,7 +186,7 @@ impl Service {
         if self.admission.is_starting(key) {
             return Err(Error::IdempotencyInProgress);
         }
-        match self.key_looks.write(KeyLook(key.clone())).await {
+        match self.key_looks.run(KeyLook(key.clone())).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::NothingStarted),
             Err(error) => {
@@ -206,7 +206,7 @@ impl Service {
     ) -> Result<Option<ChargeReply>> {
         charge.facts_mut().traceparent = telemetry::current_traceparent();
         let recording = Recording::new(charge.clone(), key.clone(), patience.clone());
-        let charge_number = match self.recordings.write(recording).await? {
+        let charge_number = match self.recordings.run(recording).await? {
             Recorded::Numbered(number) => number,
             Recorded::Before => {
                 let mut conn = self.db.read().await?;
@@ -256,7 +256,7 @@ impl Service {
         let charge = ShownCharge::try_from(charge).map_err(|Void| Error::IdempotencyInProgress)?;
         if let Some((status, message)) = first.answer_status.zip(first.answer_message) {
             return Ok(ChargeReply {
-                charge: charge.told(status),
+                charge: charge.shown_as(status),
                 message,
                 replayed: true,
             });

@@ -180,7 +180,8 @@ impl Service {
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
-    /// The rail may have taken what is sent again before, which a refusal says nothing about.
+    /// When it is sent again, the rail may already have taken it the first time; a refusal of the
+    /// second says nothing about that.
     async fn hand_over(
         self: &Arc<Self>,
         rail: &Rail,
@@ -244,10 +245,10 @@ impl Service {
             Verdict::SendAgain => float::hold(&mut self.db.read().await?, &held, now).await?,
             _ => None,
         };
-        let was_sent = true;
+        let may_be_known = true;
         let may_go = hold.is_none() && self.outlives_a_call(held.claim);
         let again = match verdict {
-            Verdict::SendAgain if may_go => request(&held, was_sent),
+            Verdict::SendAgain if may_go => request(&held, may_be_known),
             _ => None,
         };
         if again.is_some() {

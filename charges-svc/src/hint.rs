@@ -59,7 +59,7 @@ pub enum Kept {
 impl Grouped for Hint {
     type Outcome = Kept;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Kept>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Kept>> {
         let about: Vec<_> = set.iter().map(|hint| (hint.rail, &hint.about)).collect();
         let found = hints::find_set(&mut db.read().await?, &about).await?;
         let found: HashMap<_, _> = found.into_iter().collect();

@@ -12,7 +12,7 @@ pub struct KeyLook(pub IdempotencyKey);
 impl Grouped for KeyLook {
     type Outcome = bool;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<bool>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<bool>> {
         let keys: Vec<_> = set.iter().map(|look| &look.0).collect();
         taken_set(&mut db.read().await?, &keys).await
     }

@@ -23,7 +23,7 @@ impl Grouped for Reading {
     /// While one waits for its answer, another can be formed.
     const BESIDE_MIN: usize = LARGE_SET;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Self::Outcome>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Self::Outcome>> {
         let references: Vec<_> = set.iter().map(|reading| &reading.reference).collect();
         let found = store::charges::find_shown(&mut db.read().await?, &references).await?;
         let found: HashMap<_, _> = found

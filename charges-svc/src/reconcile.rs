@@ -1,7 +1,7 @@
 //! The reconciler: queries rails about charges when they are due, and acts on the answers. It ends
 //! every charge that neither the rail's own reply nor an operator has ended.
 //!
-//! Each rail has its own reconciler, with its own slots and budget, so that a rail that hangs does
+//! Each rail has its own reconciler, with its own places and budget, so that a rail that hangs does
 //! not hold up the others.
 //!
 //! Promise: an unknown outcome stays unknown until the rail tells it. Any number of reconcilers
@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
+use chassis::{clock::Timestamp, error_chain::chain, money::Money, telemetry};
 use db::{
-    KnownRows, Tx,
+    KnownRows,
     work::{Claimed, TaskSet, Work},
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -21,7 +21,7 @@ use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
 
 use crate::{
-    case::{Case, CaseKind},
+    case::CaseKind,
     charge::{Charge, Claim, Event},
     error::Result,
     hint,
@@ -303,32 +303,6 @@ impl Service {
             _ => Ok(None),
         }
     }
-
-    /// Opens an operator's case, once of its kind, and posts its money: now, or later when the
-    /// rail says how much it is.
-    pub async fn open_case(
-        &self,
-        tx: &mut Tx,
-        charge: &Charge,
-        (kind, detail): (CaseKind, String),
-        suspense: Option<Money>,
-        now: Timestamp,
-    ) -> Result<()> {
-        let about = (charge.facts.transaction_id, &charge.facts.reference);
-        let case = Case::new(about, kind, detail, suspense, now);
-        let Some(case_id) = store::cases::open(tx, &case).await? else {
-            return Ok(());
-        };
-        if let Some(amount) = suspense {
-            if kind == CaseKind::Mismatch {
-                store::charges::mark_mismatched(tx, charge.facts.transaction_id).await?;
-            }
-            let posting = ledger::suspense(&charge.facts, amount)?;
-            let _once = store::postings::post(tx, &posting, now).await?;
-        }
-        warn(case_id, charge, kind);
-        Ok(())
-    }
 }
 
 /// A query of a charge that this process holds, with its answer.
@@ -381,20 +355,4 @@ fn released(charge: Charge, is_ours: bool) -> Charge {
         false => charge.claim,
     };
     Charge { claim, ..charge }
-}
-
-/// Logs and counts a case, so that somebody looks into it.
-fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
-    tracing::error!(
-        case.id = %case_id,
-        charge.reference = %charge.facts.reference,
-        kind = kind.code(),
-        "an operator's case is opened"
-    );
-    count_case(kind, 1);
-}
-
-/// Counts this many opened cases of this kind.
-pub fn count_case(kind: CaseKind, opened: u64) {
-    metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(opened);
 }

@@ -74,7 +74,7 @@ pub enum Recorded {
 impl Grouped for Recording {
     type Outcome = Recorded;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Recorded>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Recorded>> {
         let is_awaited: Vec<bool> = set.iter().map(|one| !one.patience.is_over()).collect();
         let awaited = set.iter().zip(&is_awaited);
         let awaited: Vec<&Self> = awaited

@@ -145,7 +145,7 @@ fn told_of(step: &Step) -> Result<ChargeReply> {
     let shown = ShownCharge::try_from(step.after.clone())?;
     Ok(match &step.answer {
         Some(answer) => ChargeReply {
-            charge: shown.told(answer.status),
+            charge: shown.shown_as(answer.status),
             message: answer.message.clone(),
             replayed: false,
         },

@@ -46,7 +46,7 @@ impl Resend {
 }
 
 impl Service {
-    /// Step 2 again, for a charge that may be sent a second time: whether its session takes it.
+    /// Step 3 again, for a charge that may be sent a second time: whether its session takes it.
     pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
         let timing = self.timing_of(&charge.facts);
         if !charge.may_be_resent(self.clock.now(), timing) {

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 use crate::{
     admission::Admission,
     alarms::Alarms,
-    case::CaseKind,
+    case::{Case, CaseKind},
     charge::{Charge, Claim, Event, Facts, ShownCharge, State},
     early::AwaitedReplies,
     error::{Error, Result},
@@ -127,7 +127,7 @@ impl ChargeReply {
             ChargeStatus::Failed => ChargeStatus::Failed,
         };
         Self {
-            charge: charge.told(status),
+            charge: charge.shown_as(status),
             message,
             replayed: false,
         }
@@ -135,7 +135,10 @@ impl ChargeReply {
 
     /// The answer if the rail may have been called and nobody knows its reply.
     pub fn unanswered(charge: ShownCharge) -> Self {
-        Self::new(charge.told(ChargeStatus::Initiated), message::unanswered())
+        Self::new(
+            charge.shown_as(ChargeStatus::Initiated),
+            message::unanswered(),
+        )
     }
 
     /// The answer from the record alone, whatever happened on the way.
@@ -156,7 +159,7 @@ impl Service {
             merchant_id,
             reference,
         };
-        let found = self.readings.write(reading).await?;
+        let found = self.readings.run(reading).await?;
         Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 
@@ -209,18 +212,22 @@ impl Service {
 
     /// What an event makes true of a charge. Others are told of it.
     pub fn step(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
-        Ok(self.told(self.untold_step(before, event, now)?))
+        Ok(self.with_outbox_row(self.step_without_row(before, event, now)?))
     }
 
     /// The same for a charge that its session has taken as it is shown: it is told only what is
     /// shown differently from then on.
     pub fn step_of_taken(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
-        let step = self.untold_step(before, event, now)?;
+        let step = self.step_without_row(before, event, now)?;
         let (was, is) = (step.before.state.shown(), step.after.progress.state.shown());
-        Ok(if was == is { step } else { self.told(step) })
+        Ok(if was == is {
+            step
+        } else {
+            self.with_outbox_row(step)
+        })
     }
 
-    fn untold_step(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
+    fn step_without_row(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
         let timing = self.timing_of(&before.facts);
         let mut step = Step::new(before, before.after(event, now, timing)?, now);
         let after = &step.after;
@@ -230,8 +237,8 @@ impl Service {
         Ok(step)
     }
 
-    /// The step with the row from which others are told of it.
-    fn told(&self, mut step: Step) -> Step {
+    /// The step with the outbox row from which the relay tells others.
+    fn with_outbox_row(&self, mut step: Step) -> Step {
         let after = &step.after;
         let event_id = match after.progress.state {
             State::Settled | State::Failed => Some(EventId::of(after.facts.transaction_id.uuid())),
@@ -243,7 +250,7 @@ impl Service {
         };
         let subject = after.facts.transaction_id.to_string();
         let event_id = event_id.as_ref().map(EventId::as_str);
-        step.row = Some(self.relay.row(&subject, event_id, step.at));
+        step.outbox_row = Some(self.relay.row(&subject, event_id, step.at));
         step
     }
 
@@ -296,6 +303,32 @@ impl Service {
         self.open_case(tx, charge, about, None, now).await
     }
 
+    /// Opens an operator's case, once of its kind, and posts its money: now, or later when the
+    /// rail says how much it is.
+    pub async fn open_case(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        (kind, detail): (CaseKind, String),
+        suspense: Option<Money>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let about = (charge.facts.transaction_id, &charge.facts.reference);
+        let case = Case::new(about, kind, detail, suspense, now);
+        let Some(case_id) = store::cases::open(tx, &case).await? else {
+            return Ok(());
+        };
+        if let Some(amount) = suspense {
+            if kind == CaseKind::Mismatch {
+                store::charges::mark_mismatched(tx, charge.facts.transaction_id).await?;
+            }
+            let posting = ledger::suspense(&charge.facts, amount)?;
+            let _once = store::postings::post(tx, &posting, now).await?;
+        }
+        case.announce(case_id);
+        Ok(())
+    }
+
     /// Whether a rail call that begins now will be over, and its outcome written, while the charge
     /// is held.
     pub fn outlives_a_call(&self, claim: Claim) -> bool {
@@ -318,22 +351,25 @@ impl Service {
     /// After a commit: wakes those for whom the step means work, tells others of it and whoever
     /// watches the charge, and counts a charge that has ended.
     pub fn announce(&self, step: Step) {
-        drop(self.tell(step));
+        drop(self.after_commit(step));
     }
 
     /// After a commit: the same, and waits a moment until sessions-svc knows. The relay goes on by
     /// itself.
     pub async fn announce_now(&self, step: Step) {
-        if let Some(telling) = self.tell(step)
+        if let Some(telling) = self.after_commit(step)
             && telling.within(RELAY_WAIT).await == RelayOutcome::Later
         {
             tracing::info!("sessions-svc has not heard yet, the relay goes on");
         }
     }
 
-    fn tell(&self, step: Step) -> Option<Telling> {
+    fn after_commit(&self, step: Step) -> Option<Telling> {
         let Step {
-            after, row, due, ..
+            after,
+            outbox_row,
+            due,
+            ..
         } = step;
         self.watches.tell(&after);
         let rail = &after.facts.rail;
@@ -342,7 +378,7 @@ impl Service {
             None if after.timer.next_query_at.is_some() => self.reconcile_alarms.ring(rail),
             None => {}
         }
-        let row = row?;
+        let row = outbox_row?;
         count(&after);
         Some(self.relay.tell(row, after))
     }

@@ -42,7 +42,7 @@ impl StepWriter {
                 decide: decide.clone(),
                 span: Span::current(),
             };
-            match self.0.write(undecided).await? {
+            match self.0.run(undecided).await? {
                 Outcome::Written(step) => return Ok(Some(*step)),
                 Outcome::Alone => return Ok(None),
                 Outcome::Locked => {}
@@ -82,7 +82,7 @@ enum Outcome {
 impl Grouped for Undecided {
     type Outcome = Outcome;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Outcome>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Outcome>> {
         let mut tx = db.begin().await?;
         let held = charges::hold_free(&mut tx, set.iter().map(|undecided| undecided.id)).await?;
         let held = held

@@ -173,7 +173,7 @@ impl Service {
             merchant_id,
             reference,
         };
-        let found = self.readings.write(reading).await?;
+        let found = self.readings.run(reading).await?;
         let found = found.ok_or(Error::ChargeNotFound)?;
         let next_query_at = found.timer.next_query_at;
         let charge = ShownCharge::try_from(found)?;

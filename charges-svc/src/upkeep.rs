@@ -11,10 +11,9 @@ use db::work::{Claimed, TaskSet, Work};
 
 use crate::{
     books,
-    case::CaseKind,
+    case::{self, CaseKind},
     days::{self, Wrong},
     error::Result,
-    reconcile,
     service::Service,
     store::{self, blocks::Duty},
 };
@@ -95,7 +94,7 @@ pub async fn measure(service: Arc<Service>) {
 /// Registers the counters at 0, so that their first increase is seen as one.
 fn show_counters() {
     for kind in CaseKind::ALL {
-        reconcile::count_case(*kind, 0);
+        case::count_opened(*kind, 0);
     }
     books::count_errors(0);
     days::count_error(Wrong::Difference, 0);

@@ -88,8 +88,8 @@ impl Clock {
         Self::new(Host::real(), 0, None)
     }
 
-    /// The clock of a replica in the simulation, and of nothing else. The runtime's time is paused
-    /// there and stepped from outside. This host's clock shows `start` plus the runtime's time
+    /// A clock for the simulation and for tests. In the simulation, the runtime's time is paused and
+    /// stepped from outside. This host's clock shows `start` plus the runtime's time
     /// since now, runs `drift_ppm` millionths fast, and is off by `offset_ms`. The driver consults
     /// [`Clock::is_busy`] and [`Clock::next_due`].
     pub fn simulated(start: Timestamp, offset_ms: i64, drift_ppm: i64) -> Self {

@@ -21,11 +21,11 @@ use crate::{
 
 mod batch;
 mod call;
-mod caller;
 mod client;
 mod deadline;
 mod door;
 mod linger;
+mod origin;
 mod status;
 
 use door::GuardLayer;

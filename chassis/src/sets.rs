@@ -24,7 +24,7 @@ use tracing::{Instrument as _, Span};
 use crate::shutdown::Tasks;
 
 /// From here on, a set costs its items little more than a larger one would. As
-/// [`SetWork::BESIDE_MIN`] it let more be done than 12, 16 or 32.
+/// [`SetWork::BESIDE_MIN`], 24 measured a higher rate than 12, 16 or 32.
 pub const LARGE_SET: usize = 24;
 
 /// How sets of something are done.
@@ -75,13 +75,13 @@ struct Shared<W: SetWork> {
 struct Queue<W: SetWork> {
     waiting: VecDeque<Waiting<W>>,
     in_hand: usize,
-    /// Of these.
+    /// How many of those in hand have stalled.
     stalled: usize,
 }
 
 struct Waiting<W: SetWork> {
     item: W::Item,
-    /// Of its caller.
+    /// The caller's.
     span: Span,
     answer: oneshot::Sender<W::Outcome>,
 }
@@ -93,7 +93,7 @@ impl<W: SetWork> Clone for Sets<W> {
 }
 
 impl<W: SetWork> Sets<W> {
-    /// `tasks` do the sets.
+    /// Sets run on `tasks`.
     pub fn new(work: W, tasks: Tasks) -> Self {
         Self(Arc::new(Shared {
             work,
@@ -115,7 +115,7 @@ impl<W: SetWork> Sets<W> {
     /// # Errors
     /// It was not done, or nobody knows.
     pub fn run(&self, item: W::Item) -> impl Future<Output = Result<W::Outcome, SetError>> {
-        // Of the caller, not one in which this is awaited.
+        // Taken here, because the future may be awaited in another.
         let span = Span::current();
         async move {
             let (answer, outcome) = oneshot::channel();
@@ -212,7 +212,9 @@ impl<W: SetWork> Shared<W> {
                 set.push(waiting);
             }
         }
-        queue.in_hand -= usize::from(set.is_empty());
+        if set.is_empty() {
+            queue.in_hand -= 1;
+        }
         set
     }
 

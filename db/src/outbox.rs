@@ -162,7 +162,7 @@ impl Grouped for RowEnd {
     /// [`Update::NotThere`] means that the claim was lost to another.
     type Outcome = Update;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         let (again, relayed): (Vec<&Self>, Vec<&Self>) =
             set.iter().partition(|end| end.due.is_some());
         let written = if again.is_empty() && (db.is_postgres() || relayed.len() == 1) {

@@ -175,7 +175,7 @@ impl<T: Send + 'static> Relay<T> {
     /// `None` if it is not recorded: the row waits for its lease.
     async fn end(&self, end: RowEnd) -> Option<Update> {
         let due = end.due;
-        let ended = self.0.ends.write(end).await.inspect_err(|error| {
+        let ended = self.0.ends.run(end).await.inspect_err(|error| {
             tracing::warn!(error = %chain(error), "not recorded, the row waits for its lease");
         });
         if let (Ok(Update::Updated), Some(due)) = (&ended, due) {

@@ -130,6 +130,7 @@ struct Loop<W> {
     /// Until then, rings wait for more.
     gathers_until: Instant,
 }
+
 /// Waits until these works have ended, and cuts off what has not ended by the deadline.
 pub async fn drain(mut works: JoinSet<()>, deadline: Duration) {
     let drained = async {
@@ -234,6 +235,7 @@ async fn unfailing<T>(
         }
     }
 }
+
 /// The running tasks of one work.
 #[derive(Debug)]
 pub struct TaskSet {

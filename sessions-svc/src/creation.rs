@@ -55,7 +55,7 @@ impl Grouped for Creation {
     /// While one waits for the disk, another can be written.
     const BESIDE_MIN: usize = LARGE_SET;
 
-    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<CreationOutcome>> {
+    async fn run_set(db: &Db, set: &[Self]) -> db::Result<Vec<CreationOutcome>> {
         if let Some(outcomes) = create_at_once(db, set).await? {
             return Ok(outcomes);
         }

@@ -18,7 +18,7 @@ impl Grouped for Reading {
     /// While one waits for its answer, another can be formed.
     const BESIDE_MIN: usize = LARGE_SET;
 
-    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
+    async fn run_set(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
         let wanted = set.iter().map(|reading| (reading.session_id, reading.now));
         let wanted: Vec<_> = wanted.collect();
         store::find_shown(db, &wanted).await

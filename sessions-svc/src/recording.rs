@@ -35,7 +35,7 @@ pub struct Recorded {
 impl Grouped for Recording {
     type Outcome = Result<Recorded, Error>;
 
-    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
+    async fn run_set(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
         let mut is_again = false;
         for _ in 0..ATTEMPTS_MAX {
             match record(db, set, is_again).await {

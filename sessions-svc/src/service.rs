@@ -62,7 +62,7 @@ impl Service {
                 key: key.clone(),
                 session: session.clone(),
             };
-            match self.creations.write(creation).await? {
+            match self.creations.run(creation).await? {
                 CreationOutcome::Created => {
                     tracing::info!(session.id = %session.session_id, "session created");
                     self.wake.ring_at(session.expires_at);
@@ -107,7 +107,7 @@ impl Service {
             now: self.clock.now(),
         };
         self.readings
-            .write(reading)
+            .run(reading)
             .await?
             .filter(|shown| merchant.is_none_or(|merchant| merchant == shown.session.merchant_id))
             .ok_or(Error::SessionNotFound)
@@ -121,7 +121,7 @@ impl Service {
             now: self.clock.now(),
             session_lifetime: self.session_lifetime,
         };
-        let Recorded { reply, due } = self.recordings.write(recording).await??;
+        let Recorded { reply, due } = self.recordings.run(recording).await??;
         if let Some(due) = due {
             self.wake.ring_at(due);
         }

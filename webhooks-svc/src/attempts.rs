@@ -147,7 +147,7 @@ impl AttemptRunner {
     /// after that the attempt counts as interrupted.
     async fn record(&self, end: AttemptEnd, term: Term) {
         loop {
-            match self.ends.write(end.clone()).await {
+            match self.ends.run(end.clone()).await {
                 Ok(recorded) => return self.show(&end, recorded),
                 Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
@@ -167,7 +167,7 @@ impl AttemptRunner {
         let ends: Vec<_> = ends
             .map(|attempt| self.end(attempt, interrupted()))
             .collect();
-        for (end, recorded) in ends.iter().zip(self.ends.write_set(&ends).await) {
+        for (end, recorded) in ends.iter().zip(self.ends.run_set(&ends).await) {
             match recorded {
                 Ok(recorded) => self.show(end, recorded),
                 Err(error) => {

@@ -75,7 +75,7 @@ impl Grouped for Publication {
     /// A known event is left as it is.
     type Outcome = Insert;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Insert>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Insert>> {
         match write(db, set).await {
             // Another process is just accepting one of them, and by now it is known.
             Err(error) if is_unique_violation(&error) => write(db, set).await,

@@ -56,7 +56,7 @@ impl Service {
         let label = event.event_type.code();
         let event = event.accept(telemetry::current_traceparent());
         let publication = Publication::new(event, &self.attempts);
-        if self.publications.write(publication).await? == Insert::Inserted {
+        if self.publications.run(publication).await? == Insert::Inserted {
             self.waits.expect_event();
             metrics::counter!("webhook_events_total", "type" => label).increment(1);
         }
@@ -116,8 +116,9 @@ impl Service {
 
     /// Generates a new secret. The previous one signs too during the overlap; an older one no
     /// longer does.
-    /// `seen`: when the endpoint had changed last as the person saw it who asks; `None` rotates
-    /// whatever was done since.
+    ///
+    /// `seen` is the endpoint's `updated_at` on the page that the person acted on; `None` rotates
+    /// whatever has changed since.
     pub async fn rotate_secret(
         &self,
         merchant_id: MerchantId,

@@ -1,7 +1,8 @@
 //! All SQL of this service: endpoints and deliveries as callers see them. Accepting events is in
 //! [`publish`], the feed in [`feed`], what became of events in [`event_deliveries`], beginning and
-//! ending attempts in [`attempts`], whom to tell that attempts are exhausted in [`exhaustions`], what merchants list in [`listing`], what they send once more in
-//! [`replays`], and what they try in [`trials`].
+//! ending attempts in [`attempts`], whom to tell that attempts are exhausted in [`exhaustions`],
+//! what merchants list in [`listing`], what they send once more in [`replays`], and what they try in
+//! [`trials`].
 
 pub mod attempts;
 pub mod event_deliveries;

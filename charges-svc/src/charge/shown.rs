@@ -65,7 +65,7 @@ impl ShownCharge {
     }
 
     /// The charge as shown to a caller who is told this status, whatever it has become.
-    pub fn told(self, status: ChargeStatus) -> Self {
+    pub fn shown_as(self, status: ChargeStatus) -> Self {
         let failure_reason = self
             .failure_reason
             .filter(|_| status == ChargeStatus::Failed);

@@ -335,5 +335,5 @@ fn a_void_charge_is_shown_to_nobody_and_a_reason_only_with_the_failure() {
     let shown = ShownCharge::try_from(failed).expect("not void");
     assert_eq!(shown.failure_reason.as_deref(), Some(reason.code()));
     assert_eq!(shown.failure_message(), Some(reason.message()));
-    assert_eq!(shown.told(ChargeStatus::Initiated).failure_reason, None);
+    assert_eq!(shown.shown_as(ChargeStatus::Initiated).failure_reason, None);
 }

@@ -13,7 +13,6 @@ use crate::{
     disbursement::{Disbursement, State, Verdict},
     error::{Error, Result},
     ledger::{self, Posting, PostingKind},
-    reconcile::count_case,
     service::Service,
     store::{
         self,
@@ -156,9 +155,7 @@ impl Service {
         }
         let case = Case::of_disbursement(about, kind, detail.to_owned(), now);
         if let Some(case_id) = store::cases::open(tx, &case).await? {
-            let (id, kind) = (&about.shown_id, kind.code());
-            tracing::error!(case.id = %case_id, disbursement.id = %id, kind, "an operator's case is opened");
-            count_case(case.kind, 1);
+            case.announce(case_id);
         }
         Ok(())
     }

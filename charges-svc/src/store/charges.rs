@@ -196,8 +196,8 @@ pub async fn hold_free(
     Ok(held.column(ids).known().await?.rows)
 }
 
-/// Every charge of this one's session (none, if it is no charge's id), locked in the same way and in an order that is the same for
-/// all.
+/// Locks every charge of this charge's session, in the order in which everybody locks them. Empty if
+/// there is no such charge.
 pub async fn lock_session(tx: &mut Tx, id: Uuid) -> Result<Vec<Charge>> {
     tx.sql(concat!(
         "select ",

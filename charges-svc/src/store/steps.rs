@@ -35,7 +35,7 @@ pub struct Step {
     pub answer: Option<Answer>,
     pub postings: Vec<Posting>,
     /// Tells others of the change, unless it is none for them.
-    pub row: Option<UntoldRow<Charge>>,
+    pub outbox_row: Option<UntoldRow<Charge>>,
     /// When the rail is to be queried next, callbacks included, as far as it is known here.
     pub due: Option<Timestamp>,
     pub at: Timestamp,
@@ -88,7 +88,7 @@ impl Step {
             evidence: None,
             answer: None,
             postings: Vec::new(),
-            row: None,
+            outbox_row: None,
             due: None,
             at,
         }
@@ -167,7 +167,7 @@ pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
         .collect();
     let rows: Vec<_> = steps
         .iter()
-        .filter_map(|step| step.row.as_deref())
+        .filter_map(|step| step.outbox_row.as_deref())
         .collect();
     let posted: Vec<_> = steps
         .iter()

@@ -37,6 +37,9 @@ async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
 
 const PENDING: &str = r#"{"status":"PENDING"}"#;
 
+/// As many as a reconciler queries at once.
+const PLACES: usize = 128;
+
 #[tokio::test]
 async fn a_rail_that_hangs_takes_no_place_of_another() {
     let hanging = FakeServer::start(|_| Reaction::Silence).await;
@@ -48,10 +51,10 @@ async fn a_rail_that_hangs_takes_no_place_of_another() {
         ("momo-base-url", &momo.address()),
     ])
     .await;
-    // So many that they would hold all slots for longer than a test waits.
+    // So many that they would hold all places for longer than a test waits.
     let old = world.clock.now() - Duration::from_secs(90);
-    given(&world, (0..200).map(|_| new_charge(old))).await;
-    let is_hanging = async || hanging.calls().len() >= 32;
+    given(&world, (0..PLACES + 72).map(|_| new_charge(old))).await;
+    let is_hanging = async || hanging.calls().len() >= PLACES;
     until("all of its places hang", is_hanging).await;
     let later = world.clock.now() - Duration::from_secs(20);
     given(&world, [new_momo_charge(later)]).await;

@@ -2,7 +2,8 @@
 //! up much of what a request costs.
 //!
 //! Promise: each has a trace, a count and an outcome of its own, and does not wait for another's, as
-//! if it had been sent by itself. If a connection breaks, what is not answered is as lost as it.
+//! if it had been sent by itself. If a connection breaks, calls without an outcome are lost, as if
+//! each had been sent alone.
 
 use std::{
     collections::HashMap, fmt, iter, marker::PhantomData, mem::take, sync::Arc, time::Duration,
@@ -28,8 +29,8 @@ use tonic_prost::ProstCodec;
 use super::{
     Channel,
     call::{CallInHand, answer_each},
-    caller::Caller,
     invalid,
+    origin::Origin,
 };
 use crate::{
     sets::{LARGE_SET, SetError, SetWork, Sets},
@@ -44,7 +45,7 @@ pub const CALLS_MAX: usize = 64;
 pub struct BatchedCalls<M: BatchedMethod>(Sets<Carrier<M>>);
 
 impl<M: BatchedMethod> BatchedCalls<M> {
-    /// Callers wait at most so long, however they are limited themselves.
+    /// `longest`: how long a batch may take, whatever deadlines its callers have.
     pub fn new(channel: Channel, longest: Duration) -> Self {
         // Not drained at shutdown: nobody needs an answer once its request has ended.
         let carrier = Carrier {
@@ -55,7 +56,8 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         Self(Sets::new(carrier, Tasks::new()))
     }
 
-    /// Calls, alone or with others. Beside others its message and its caller travel, and no metadata.
+    /// Calls, alone or in a batch. In a batch, only the message and its origin travel, no other
+    /// metadata.
     pub async fn call(
         &self,
         request: Request<M::Request>,
@@ -63,7 +65,7 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         let (answer, mut answered) = oneshot::channel();
         let set = self.0.run(WaitingCall {
             request,
-            caller: Caller::current(),
+            origin: Origin::current(),
             answer,
         });
         let ended = select! {
@@ -98,7 +100,7 @@ impl<M: BatchedMethod> fmt::Debug for BatchedCalls<M> {
 
 struct WaitingCall<M: BatchedMethod> {
     request: Request<M::Request>,
-    caller: Caller,
+    origin: Origin,
     /// Dropped if nobody knows what became of the call.
     answer: oneshot::Sender<CarriedCall<M>>,
 }
@@ -109,7 +111,7 @@ impl<M: BatchedMethod> WaitingCall<M> {
         self.answer.send(CarriedCall::Answered(answer)).ok();
     }
 
-    fn refuse(self) {
+    fn hand_back(self) {
         let Self {
             request, answer, ..
         } = self;
@@ -144,10 +146,10 @@ impl<M: BatchedMethod> Carrier<M> {
     /// Sends them and gives each its outcome as it comes. Those that have none are dropped.
     async fn call_together(&self, set: Vec<WaitingCall<M>>) {
         let calls = set.iter().map(|call| {
-            let Caller {
+            let Origin {
                 traceparent,
                 request_id,
-            } = call.caller.clone();
+            } = call.origin.clone();
             Call {
                 traceparent: traceparent.unwrap_or_default(),
                 request_id: request_id.unwrap_or_default(),
@@ -164,7 +166,7 @@ impl<M: BatchedMethod> Carrier<M> {
             Ok(answer) => answer.into_inner(),
             // By a replica of the version before. Goes with the next release.
             Err(status) if status.code() == Code::Unimplemented => {
-                return set.into_iter().for_each(WaitingCall::refuse);
+                return set.into_iter().for_each(WaitingCall::hand_back);
             }
             Err(status) => {
                 let failed = iter::repeat(status);
@@ -237,9 +239,9 @@ fn method<M: BatchedMethod>() -> &'static str {
 }
 
 /// Takes it from the call.
-fn caller_of(call: &mut Call) -> Caller {
+fn origin_of(call: &mut Call) -> Origin {
     let given = |text: &mut String| Some(take(text)).filter(|text| !text.is_empty());
-    Caller {
+    Origin {
         traceparent: given(&mut call.traceparent),
         request_id: given(&mut call.request_id),
     }
@@ -262,22 +264,17 @@ impl BatchedMethods {
         M: BatchedMethod,
         F: Future<Output = Result<M::Response, Status>> + Send + 'static,
     {
-        let answer = move |came_in, calls: Vec<Call>| {
+        let answer = move |batch, calls: Vec<Call>| {
             let calls = calls.into_iter();
-            let calls = calls.map(|mut call| (caller_of(&mut call), call));
+            let calls = calls.map(|mut call| (origin_of(&mut call), call));
             let answer = answer.clone();
-            let answered = answer_each(
-                method::<M>(),
-                came_in,
-                calls.collect(),
-                move |call: Call| {
-                    let answering = call.read().map(&answer);
-                    async move {
-                        let unreadable = |_| invalid(&[("calls.request", "must be the method's")]);
-                        answering.map_err(unreadable)?.await
-                    }
-                },
-            );
+            let answered = answer_each(method::<M>(), batch, calls.collect(), move |call: Call| {
+                let answering = call.read().map(&answer);
+                async move {
+                    let unreadable = |_| invalid(&[("calls.request", "must be the method's")]);
+                    answering.map_err(unreadable)?.await
+                }
+            });
             let outcomes = answered.map(|(place, answer)| {
                 // There are at most 64.
                 Outcome::new(u32::try_from(place).unwrap_or(u32::MAX), answer)
@@ -307,7 +304,7 @@ impl Batches for BatchedMethods {
         &self,
         request: Request<CarryRequest>,
     ) -> Result<Response<Self::CarryStream>, Status> {
-        let came_in = request.extensions().get::<CallInHand>().cloned();
+        let batch = request.extensions().get::<CallInHand>().cloned();
         let CarryRequest { method, calls } = request.into_inner();
         if calls.len() > CALLS_MAX {
             return Err(invalid(&[(
@@ -321,7 +318,7 @@ impl Batches for BatchedMethods {
         let Some(answer) = self.0.get(method.as_str()) else {
             return Err(Status::unimplemented("not a method of batches here"));
         };
-        let outcomes = answer(came_in, calls).ready_chunks(CALLS_MAX);
+        let outcomes = answer(batch, calls).ready_chunks(CALLS_MAX);
         let mut answers = outcomes.map(|outcomes| Ok(CarryResponse { outcomes }));
         // The answer's head goes with the first of them, in one write.
         let first = answers.next().await;

@@ -15,7 +15,7 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, Span};
 
-use super::{caller::Caller, deadline, door::Refused};
+use super::{deadline, door::Refused, origin::Origin};
 use crate::{
     clock::{Activity, Clock},
     telemetry,
@@ -129,7 +129,7 @@ where
         if method.starts_with("grpc.") {
             return Box::pin(self.inner.call(request));
         }
-        let span = span_of(&method, &Caller::read(request.headers()));
+        let span = span_of(&method, &Origin::read(request.headers()));
         let mut started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
@@ -159,28 +159,28 @@ where
     }
 }
 
-/// Answers calls of one method that came in one, as they end: each has a span, a count, a clock
-/// activity and an outcome of its own, told with its place among them, and its panic is not the
-/// others'. They have the deadline of the one that they came in, if it is known.
+/// Answers the calls of one batch as they end, each with its place in the batch. Each has its own
+/// span, count and clock activity, and a panic ends only its own call. All share the batch's
+/// deadline, if it is known.
 ///
 /// `method` is what each would have called by itself, `package.Service/Method`.
 pub(super) fn answer_each<Q, A, F>(
     method: &'static str,
-    came_in: Option<CallInHand>,
-    calls: Vec<(Caller, Q)>,
+    batch: Option<CallInHand>,
+    calls: Vec<(Origin, Q)>,
     answer: impl Fn(Q) -> F + Clone,
 ) -> impl Stream<Item = (usize, Result<A, Status>)>
 where
     F: Future<Output = Result<A, Status>>,
 {
-    let ends_at = came_in.as_ref().map(|call| call.ends_at);
+    let ends_at = batch.as_ref().map(|call| call.ends_at);
     let ends_at = ends_at.unwrap_or_else(|| Instant::now() + CALL_MAX);
     let calls = calls.into_iter().enumerate();
     let answering: FuturesUnordered<_> = calls
-        .map(|(place, (caller, request))| {
-            let span = span_of(method, &caller);
+        .map(|(place, (origin, request))| {
+            let span = span_of(method, &origin);
             let started = UncountedCall::new(method.to_owned());
-            let activity = came_in.as_ref().map(|call| call.clock.activity());
+            let activity = batch.as_ref().map(|call| call.clock.activity());
             let answer = answer.clone();
             let answer = AssertUnwindSafe(async move { answer(request).await }).catch_unwind();
             let answer = timeout_at(ends_at, answer);
@@ -199,7 +199,7 @@ where
     answering
 }
 
-fn span_of(method: &str, caller: &Caller) -> Span {
+fn span_of(method: &str, origin: &Origin) -> Span {
     let span = tracing::info_span!(
         "grpc",
         otel.name = method,
@@ -207,9 +207,9 @@ fn span_of(method: &str, caller: &Caller) -> Span {
         rpc.system = "grpc",
         rpc.method = method,
         rpc.code = tracing::field::Empty,
-        request.id = caller.request_id.as_deref(),
+        request.id = origin.request_id.as_deref(),
     );
-    telemetry::set_parent(&span, caller.traceparent.as_deref());
+    telemetry::set_parent(&span, origin.traceparent.as_deref());
     span
 }
 
@@ -278,11 +278,11 @@ mod tests {
     async fn answered(calls: &[u64]) -> Vec<(u128, usize, Result<u64, Code>)> {
         let begun = Instant::now();
         let clock = Clock::system();
-        let came_in = CallInHand::new(&clock, begun + Duration::from_secs(2));
-        let calls = calls.iter().map(|millis| (Caller::default(), *millis));
+        let batch = CallInHand::new(&clock, begun + Duration::from_secs(2));
+        let calls = calls.iter().map(|millis| (Origin::default(), *millis));
         let answers = answer_each(
             "test.Test/Wait",
-            Some(came_in),
+            Some(batch),
             calls.collect(),
             async |millis| {
                 match millis {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_came_in_one_are_answered_as_they_end_by_its_deadline() {
+    async fn calls_of_a_batch_are_answered_as_they_end_by_its_deadline() {
         assert_eq!(
             answered(&[40, 1, 0, 20]).await,
             [

@@ -38,7 +38,7 @@ use tonic_health::pb::{
 };
 use tower::ServiceExt as _;
 
-use super::{caller::Caller, deadline};
+use super::{deadline, origin::Origin};
 use crate::{
     config::{Refusals, Tls},
     error_chain::chain,
@@ -221,7 +221,7 @@ impl tower::Service<Request<Body>> for Channel {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let answer_max = deadline::shorten(request.headers_mut(), self.answer_max);
-        Caller::current().write(request.headers_mut());
+        Origin::current().write(request.headers_mut());
         let channel = self.clone();
         Box::pin(async move {
             let ends_at = Instant::now() + answer_max;

@@ -41,7 +41,10 @@ async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
         assert!(stolen.is_empty(), "{skew_ms}");
         assert_eq!(outbox::next_due(&others_db, &others).await.unwrap(), None);
         let end = relayed(&held[0]);
-        assert_eq!(RowEnd::write(&db, &[end]).await.unwrap(), [Update::Updated]);
+        assert_eq!(
+            RowEnd::run_set(&db, &[end]).await.unwrap(),
+            [Update::Updated]
+        );
     }
 }
 
@@ -65,7 +68,7 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
             let rows = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
             assert!(rows.iter().all(|row| row.subject == "due"), "{skew_ms}");
             for row in &rows {
-                let recorded = RowEnd::write(&others_db, &[relayed(row)]).await;
+                let recorded = RowEnd::run_set(&others_db, &[relayed(row)]).await;
                 assert_eq!(recorded.unwrap(), [Update::Updated]);
             }
             !rows.is_empty()

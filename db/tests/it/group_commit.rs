@@ -64,7 +64,7 @@ impl Number {
 impl Grouped for Number {
     type Outcome = u32;
 
-    async fn write(_: &Db, set: &[Self]) -> db::Result<Vec<u32>> {
+    async fn run_set(_: &Db, set: &[Self]) -> db::Result<Vec<u32>> {
         let numbers: Vec<u32> = set.iter().map(|item| item.number).collect();
         let sets = {
             let mut sets = set[0].sets.lock().unwrap();
@@ -100,12 +100,12 @@ async fn group() -> (TestDb, Tasks, GroupCommit<Number>) {
 async fn what_arrives_while_a_set_is_written_is_the_next_set() {
     let (_test, _tasks, group) = group().await;
     let any = Number::new(0);
-    let mut first = Box::pin(group.write(any.with(1)));
+    let mut first = Box::pin(group.run(any.with(1)));
     assert!(futures::poll!(&mut first).is_pending());
     until("it is being written", async || any.sets().len() == 1).await;
     let mut waiting = vec![first];
     for number in 2..=6 {
-        let mut write = Box::pin(group.write(any.with(number)));
+        let mut write = Box::pin(group.run(any.with(number)));
         assert!(futures::poll!(&mut write).is_pending());
         waiting.push(write);
     }
@@ -120,12 +120,12 @@ async fn what_arrives_while_a_set_is_written_is_the_next_set() {
 async fn a_set_that_stalls_holds_up_none_after_it() {
     let (_test, _tasks, group) = group().await;
     let stalled = Number::new(0);
-    let mut first = Box::pin(group.write(stalled.clone()));
+    let mut first = Box::pin(group.run(stalled.clone()));
     assert!(futures::poll!(&mut first).is_pending());
     until("it is being written", async || stalled.sets().len() == 1).await;
     let any = Number::new(2);
     for number in 1..=2 {
-        assert_eq!(group.write(any.with(number)).await.unwrap(), number);
+        assert_eq!(group.run(any.with(number)).await.unwrap(), number);
     }
     stalled.go_on.add_permits(1);
     assert_eq!(first.await.unwrap(), 0);
@@ -135,7 +135,7 @@ async fn a_set_that_stalls_holds_up_none_after_it() {
 async fn what_nobody_waits_for_any_more_is_left_out() {
     let (_test, tasks, group) = group().await;
     let any = Number::new(0);
-    let writes = (100..240).map(|number| group.write(any.with(number)));
+    let writes = (100..240).map(|number| group.run(any.with(number)));
     let mut waiting: Vec<_> = writes.map(Box::pin).collect();
     for write in &mut waiting {
         assert!(futures::poll!(write).is_pending());
@@ -156,7 +156,7 @@ async fn more_than_may_wait_are_refused_at_once() {
     let any = Number::new(0);
     let mut waiting = Vec::new();
     let refused = loop {
-        let mut write = Box::pin(group.write(any.with(1)));
+        let mut write = Box::pin(group.run(any.with(1)));
         match futures::poll!(&mut write) {
             Poll::Ready(refused) => break refused,
             Poll::Pending => waiting.push(write),
@@ -178,11 +178,11 @@ async fn after_a_panic_the_next_are_written() {
     let (_test, _tasks, group) = group().await;
     let any = Number::new(2);
     for _ in 0..4 {
-        let lost = group.write(any.with(PANICS)).await;
+        let lost = group.run(any.with(PANICS)).await;
         assert!(matches!(lost, Err(db::Error::WorkerCrashed)), "{lost:?}");
     }
-    assert_eq!(group.write(any.with(1)).await.unwrap(), 1);
-    assert_eq!(group.write(any.with(2)).await.unwrap(), 2);
+    assert_eq!(group.run(any.with(1)).await.unwrap(), 1);
+    assert_eq!(group.run(any.with(2)).await.unwrap(), 2);
 }
 
 /// Checks which of a set are written, and in which sets.
@@ -190,7 +190,7 @@ async fn check_written(numbers: [u32; 3], written: [bool; 3], sets: &[&[u32]]) {
     let (_test, _tasks, group) = group().await;
     let any = Number::new(3);
     let set = numbers.map(|number| any.with(number));
-    let outcomes = group.write_set(&set).await;
+    let outcomes = group.run_set(&set).await;
     let outcomes: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(outcomes, written);
     assert_eq!(any.sets(), sets);
@@ -226,7 +226,7 @@ struct Patience;
 impl Grouped for Patience {
     type Outcome = ();
 
-    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<()>> {
+    async fn run_set(db: &Db, set: &[Self]) -> db::Result<Vec<()>> {
         let wait = db.joint().sql(
             "insert into account (id, name, balance, is_open)
              values ($1, current_setting('lock_timeout'), 0, true)",
@@ -244,10 +244,10 @@ async fn a_statement_of_strangers_waits_for_a_lock_only_for_a_moment() {
         return;
     }
     let group = GroupCommit::new(&db, &Tasks::new());
-    for written in group.write_set(&[Patience, Patience]).await {
+    for written in group.run_set(&[Patience, Patience]).await {
         written.unwrap();
     }
-    group.write(Patience).await.unwrap();
+    group.run(Patience).await.unwrap();
     let mut conn = db.read().await.unwrap();
     let names = conn.sql("select name from account order by name");
     let names: Vec<(String,)> = names.all().await.unwrap();

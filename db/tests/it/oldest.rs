@@ -67,7 +67,7 @@ async fn the_oldest_is_measured_until_nothing_waits() {
         row: claimed[0].clone(),
         due: Some(clock.now() + MINUTE),
     };
-    let ended = RowEnd::write(&db, &[again]).await;
+    let ended = RowEnd::run_set(&db, &[again]).await;
     assert_eq!(ended.unwrap(), [Update::Updated]);
     clock.advance(30 * MINUTE).await.unwrap();
     until_shown(120).await;
@@ -77,10 +77,10 @@ async fn the_oldest_is_measured_until_nothing_waits() {
         .iter()
         .map(relayed)
         .partition(|end| end.row.subject == "charge-1");
-    RowEnd::write(&db, &first).await.unwrap();
+    RowEnd::run_set(&db, &first).await.unwrap();
     clock.advance(MINUTE).await.unwrap();
     until_shown(31).await;
-    RowEnd::write(&db, &rest).await.unwrap();
+    RowEnd::run_set(&db, &rest).await.unwrap();
     clock.advance(MINUTE).await.unwrap();
     until_shown(0).await;
     shutdown.begin();

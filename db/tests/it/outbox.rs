@@ -55,7 +55,7 @@ async fn a_row_is_seen_once_its_transaction_is_committed() {
     assert_eq!(rows[0].event_id, None);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), None);
     assert_eq!(
-        RowEnd::write(&db, &[relayed(&rows[0])]).await.unwrap(),
+        RowEnd::run_set(&db, &[relayed(&rows[0])]).await.unwrap(),
         [Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -147,11 +147,11 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         ..relayed(&late)
     };
     assert_eq!(
-        RowEnd::write(&db, &[relayed(&late)]).await.unwrap(),
+        RowEnd::run_set(&db, &[relayed(&late)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(
-        RowEnd::write(&db, &[again]).await.unwrap(),
+        RowEnd::run_set(&db, &[again]).await.unwrap(),
         [Update::NotThere]
     );
     assert!(
@@ -162,7 +162,7 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
     );
     let set = [relayed(&late), relayed(&holder)];
     assert_eq!(
-        RowEnd::write(&db, &set).await.unwrap(),
+        RowEnd::run_set(&db, &set).await.unwrap(),
         [Update::NotThere, Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -195,7 +195,7 @@ async fn in_a_set_each_row_is_completed_under_its_own_claim() {
         end(&late[3], Some(due)),
     ];
     assert_eq!(
-        RowEnd::write(&db, &set).await.unwrap(),
+        RowEnd::run_set(&db, &set).await.unwrap(),
         [
             Update::Updated,
             Update::NotThere,
@@ -207,7 +207,7 @@ async fn in_a_set_each_row_is_completed_under_its_own_claim() {
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
     let set = [relayed(&held[1]), relayed(&held[2]), relayed(&held[3])];
     assert_eq!(
-        RowEnd::write(&db, &set).await.unwrap(),
+        RowEnd::run_set(&db, &set).await.unwrap(),
         [Update::Updated, Update::NotThere, Update::Updated]
     );
 }
@@ -240,7 +240,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         ..relayed(&row)
     };
     assert_eq!(
-        RowEnd::write(&db, &[again]).await.unwrap(),
+        RowEnd::run_set(&db, &[again]).await.unwrap(),
         [Update::Updated]
     );
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
@@ -251,7 +251,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
             .is_empty()
     );
     assert_eq!(
-        RowEnd::write(&db, &[relayed(&row)]).await.unwrap(),
+        RowEnd::run_set(&db, &[relayed(&row)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
@@ -278,7 +278,7 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
     } else {
         Update::NotThere
     };
-    let recorded = RowEnd::write(&db, &[relayed(&before)]).await;
+    let recorded = RowEnd::run_set(&db, &[relayed(&before)]).await;
     assert_eq!(recorded.unwrap(), [kept]);
 }
 

@@ -36,7 +36,7 @@ async fn relay_a_set(db: &Db, clock: &Clock) {
     tx.commit().await.unwrap();
     let claimed = outbox::claim(db, clock, 8, LEASE).await.unwrap();
     let ends: Vec<_> = claimed.iter().map(relayed).collect();
-    let written = db::outbox::RowEnd::write(db, &ends).await.unwrap();
+    let written = db::outbox::RowEnd::run_set(db, &ends).await.unwrap();
     assert_eq!(written, [Update::Updated; 8]);
     outbox::next_due(db, clock).await.unwrap();
 }

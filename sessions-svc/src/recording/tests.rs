@@ -127,7 +127,7 @@ impl World {
                 key: world.key(&format!("hosted {session}"), 25),
                 session: world.session(world.sessions[session], 25, payer(0)),
             };
-            let created = Creation::write(db, &[hosted]).await.unwrap();
+            let created = Creation::run_set(db, &[hosted]).await.unwrap();
             assert!(matches!(created[..], [CreationOutcome::Created]));
         }
         world
@@ -339,23 +339,23 @@ async fn check(db: &Db, given: &[Given]) -> Result<(), TestCaseError> {
     let turns: Vec<usize> = turns(&to_record).concat();
     let created = match to_create[..] {
         [] => Vec::new(),
-        _ => creations(&set, Creation::write(db, &to_create).await.unwrap()),
+        _ => creations(&set, Creation::run_set(db, &to_create).await.unwrap()),
     };
     let recorded = match to_record[..] {
         [] => Vec::new(),
-        _ => answers(Recording::write(db, &to_record).await.unwrap()),
+        _ => answers(Recording::run_set(db, &to_record).await.unwrap()),
     };
     let (to_create, to_record) = all(&alone);
     let mut created_alone = Vec::new();
     for creation in to_create.chunks(1) {
         created_alone.extend(creations(
             &alone,
-            Creation::write(db, creation).await.unwrap(),
+            Creation::run_set(db, creation).await.unwrap(),
         ));
     }
     let mut recorded_alone = vec![String::new(); to_record.len()];
     for place in turns {
-        let outcome = Recording::write(db, &to_record[place..=place])
+        let outcome = Recording::run_set(db, &to_record[place..=place])
             .await
             .unwrap();
         recorded_alone[place] = answers(outcome).concat();

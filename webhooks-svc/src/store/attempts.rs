@@ -333,7 +333,7 @@ impl Grouped for AttemptEnd {
     /// [`Update::NotThere`] means that the claim was lost to another.
     type Outcome = Update;
 
-    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+    async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         if db.is_postgres() && !set.iter().any(Self::is_exhausting) {
             return end_together(db, set).await;
         }

@@ -1,5 +1,5 @@
-//! Who called: what travels with each call so that its caller's trace goes on in the service, whose
-//! lines then name the same request.
+//! Where a call comes from: the trace and the request that it continues in the service, so that the
+//! service's log lines name the same request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -9,12 +9,12 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Caller {
+pub(super) struct Origin {
     pub traceparent: Option<String>,
     pub request_id: Option<String>,
 }
 
-impl Caller {
+impl Origin {
     /// Of the current span.
     pub fn current() -> Self {
         Self {
