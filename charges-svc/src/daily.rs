@@ -113,6 +113,9 @@ impl Service {
         let settings = &self.settings;
         let kept = settings.settlement_reserve.minor_units();
         let least = settings.settlement_minimum.minor_units().max(1);
+        // What a person has to decide about is not paid out by a timer.
+        let undecided = store::disbursements::undecided_late(&mut tx, merchant_id, Currency::GHS);
+        let kept = kept.saturating_add(undecided.await?.minor_units());
         let left = available.minor_units().saturating_sub(kept);
         let amount = match left >= least {
             true => left.saturating_sub(self.payout_fee(&account)?.minor_units()),

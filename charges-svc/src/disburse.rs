@@ -3,7 +3,7 @@
 //!
 //! Promise: a disbursement goes out once, under a reference that was durable before. It goes out a
 //! second time only under the same reference, on a rail that refuses a reference's second use, and
-//! only once the rail has known nothing of it for a while. What may have been sent is never returned
+//! only if the rail has never shown that it has it, and has known nothing of it for a while. What may have been sent is never returned
 //! to the merchant unless the rail, or an operator, says that it failed.
 
 mod float;
@@ -17,7 +17,7 @@ use db::{
     Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{Rail, RailName, SendOutcome, TransferRequest};
+use rails::{Rail, RailName, SendOutcome, TransferOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
@@ -32,7 +32,10 @@ use crate::{
     error::{Error, Result},
     schedule::DAY,
     service::Service,
-    store::{self, evidence::Action},
+    store::{
+        self,
+        evidence::{Action, Summary},
+    },
 };
 use write::{AfterFailure, Change, postings};
 
@@ -221,6 +224,15 @@ impl Service {
         self.write(change).await.map(drop)
     }
 
+    /// Whether what its rail does not know may go out again. A rail that had it once has forgotten it,
+    /// and so may not refuse its second use either.
+    async fn may_resend(&self, held: &Disbursement) -> Result<bool> {
+        let mut conn = self.db.read().await?;
+        let said = store::evidence::summarize(&mut conn, &[held.disbursement_id.uuid()]).await?;
+        let was_there = said.iter().any(Summary::shows_a_transfer);
+        Ok(!was_there && !float::is_barred(&mut conn, held).await?)
+    }
+
     /// Asks the rail about a disbursement, and acts on the answer.
     async fn ask_about(self: &Arc<Self>, rail: &Rail, held: Disbursement) -> Result<()> {
         let asked_at = self.clock.now();
@@ -228,10 +240,10 @@ impl Service {
             .query_transfer(held.rail_reference, held.amount())
             .await;
         let now = self.clock.now();
-        let refuses_second = rail.name.terms().refuses_second_transfer;
         // What must not go out again is a person's to end, unless the rail ends it.
-        let may_resend =
-            refuses_second && !float::is_barred(&mut self.db.read().await?, &held).await?;
+        let may_resend = answer.outcome == TransferOutcome::ReferenceUnknown
+            && rail.name.terms().refuses_second_transfer
+            && self.may_resend(&held).await?;
         let resend_after = may_resend.then_some(self.settings.disbursement_resend_after);
         let verdict = judge(&held, &answer.outcome, asked_at, resend_after);
         let is_answered = is_answer(&held, &answer.outcome, asked_at);

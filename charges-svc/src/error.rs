@@ -69,6 +69,8 @@ pub enum Error {
     CaseBeingRefunded,
     #[error("the rail took this payment back, so there is nothing to send: close it as refunded")]
     RefundAfterReversal,
+    #[error("the payer has this money: the rail paid an earlier refund of it after it had failed")]
+    RefundPaidLate,
     #[error(transparent)]
     Refused(#[from] DisbursementRefusal),
     /// An earlier request with the same key was.
@@ -94,6 +96,8 @@ pub enum Error {
     DisbursementNotFound,
     #[error("the disbursement has ended")]
     DisbursementAlreadyTerminal,
+    #[error("it is being sent, or asked about, at this moment: try again in a minute")]
+    DisbursementInHand,
     #[error("nothing was sealed up to the end of that day")]
     StatementNotFound,
     #[error("the day is not over, or not proven yet")]
@@ -235,6 +239,8 @@ impl From<Error> for Status {
             Error::AlreadyTakenBack => refused(Reason::AlreadyTakenBack),
             Error::CaseBeingRefunded => refused(Reason::CaseBeingRefunded),
             Error::RefundAfterReversal => refused(Reason::RefundAfterReversal),
+            Error::RefundPaidLate => refused(Reason::RefundPaidLate),
+            Error::DisbursementInHand => told(Code::Aborted, Reason::DisbursementInHand),
             Error::Refused(refusal) => refused_to_disburse(refusal, message, vec![]),
             Error::RefusedBefore(refusal) => {
                 let replayed = vec![("replayed", "true".to_owned())];

@@ -2,7 +2,8 @@
 //! if it never got there, from suspense.
 //!
 //! Promise: a charge's refunds never exceed what was collected for it, because each is recorded
-//! under the lock of its charge. A case's suspense is sent back once.
+//! under the lock of its charge. A case's suspense is sent back once, also if the rail pays a refund
+//! of it that had failed.
 
 use chassis::{
     clock::Timestamp,
@@ -106,6 +107,12 @@ impl Service {
         }
         if store::cases::is_reversed(&mut tx, charge.facts.transaction_id).await? {
             return Err(Error::RefundAfterReversal);
+        }
+        if store::disbursements::find_paid_late(&mut tx, id)
+            .await?
+            .is_some()
+        {
+            return Err(Error::RefundPaidLate);
         }
         if suspense.currency() != charge.facts.amount().currency() {
             return Err(Error::Invalid {

@@ -81,6 +81,11 @@ impl Service {
             });
         }
         let now = self.clock.now();
+        // A call that is under way may be sending it.
+        let is_in_hand = held.claim.lease_until.is_some_and(|until| until > now);
+        if held.progress.state == State::Processing && event != Event::Completed && is_in_hand {
+            return Err(Error::DisbursementInHand);
+        }
         let mut after = held.after(event, now)?;
         // Whoever holds it finds that it has changed.
         after.claim = Claim::default();

@@ -108,7 +108,7 @@ impl Momo {
         let collection = &self.0.collection;
         let make = || collection.request(Method::GET, &path);
         match collection.send(make, self.0.query_timeout).await {
-            Ok(reply) => answers::found(&reply),
+            Ok(reply) => answers::found(&reply, query.rail_reference),
             Err(CallError::NotSent(_) | CallError::Lost) => {
                 RailAnswer::silent(QueryOutcome::Unknown)
             }

@@ -120,8 +120,12 @@ pub(super) async fn is_barred(conn: &mut Conn, held: &Disbursement) -> Result<bo
     if store::cases::is_reversed(conn, id).await? {
         return Ok(true);
     }
-    let of_charge = refunded.case_id.is_none();
-    let Some(charge) = store::charges::find(conn, id).await?.filter(|_| of_charge) else {
+    if let Some(case_id) = refunded.case_id {
+        return Ok(store::disbursements::find_paid_late(conn, case_id)
+            .await?
+            .is_some());
+    }
+    let Some(charge) = store::charges::find(conn, id).await? else {
         return Ok(false);
     };
     let collected = charge.facts.amount();

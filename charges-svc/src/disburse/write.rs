@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use chassis::{clock::Timestamp, ids::EventId};
+use chassis::{
+    clock::Timestamp,
+    ids::{CaseId, EventId},
+};
 use db::{Insert, Tx, Update};
 use rails::{CallOutcome, RailAnswer};
 use uuid::Uuid;
@@ -73,14 +76,17 @@ impl Change {
 }
 
 impl Service {
-    /// Writes a change and tells others of it. Returns [`Update::NotThere`], and writes nothing, if
-    /// somebody else has taken the disbursement over: it is theirs to send.
+    /// Writes a change and tells others of it. Returns [`Update::NotThere`], and writes nothing but
+    /// what the rail said, if somebody else has taken the disbursement over: it is theirs to send.
     pub(super) async fn write(self: &Arc<Self>, change: Change) -> Result<Update> {
         let mut tx = self.db.begin().await?;
         if store::disbursements::update(&mut tx, &change.before, &change.after).await?
             == Update::NotThere
         {
             tracing::warn!("somebody else has taken the disbursement over");
+            // What the rail said is evidence all the same.
+            keep_said(&mut tx, &change).await?;
+            tx.commit().await?;
             return Ok(Update::NotThere);
         }
         let is_told = self.write_rest(&mut tx, &change).await?;
@@ -98,10 +104,7 @@ impl Service {
     async fn write_rest(&self, tx: &mut Tx, change: &Change) -> Result<bool> {
         let (after, now) = (&change.after, change.at);
         let id = after.disbursement_id;
-        if let Some((action, outcome, rail_text)) = &change.said {
-            let (said, text) = ((*action, *outcome), rail_text.as_deref());
-            store::evidence::keep(tx, id.uuid(), said, text, now).await?;
-        }
+        keep_said(tx, change).await?;
         let is_news = post_news(tx, &change.postings, now).await?;
         if let Some((kind, detail)) = change.case.as_ref().filter(|_| is_news) {
             self.open_disbursement_case(tx, after, *kind, detail, now)
@@ -138,6 +141,8 @@ impl Service {
     ) -> Result<()> {
         if let Some(refunded) = about.refunded.case_id {
             match kind {
+                // The payer has it by an earlier refund that was paid late.
+                CaseKind::TakenBack if take_late_refund(tx, refunded, now).await? => {}
                 // The suspense is there again.
                 CaseKind::TakenBack => store::cases::reopen(tx, refunded).await?,
                 // It has done what it was for, unless that was done otherwise meanwhile.
@@ -187,12 +192,20 @@ impl Service {
             CaseKind::FloatEmpty,
         ];
         for kind in over.into_iter().filter(|kind| Some(*kind) != opened) {
-            store::cases::close_of(tx, id.uuid(), kind, Closing::OutcomeKnown, now).await?;
+            let known = Closing::OutcomeKnown;
+            let _if_open = store::cases::close_of(tx, id.uuid(), kind, known, now).await?;
         }
         if let (State::Completed, Some(case_id)) = (ended.progress.state, ended.refunded.case_id)
             && store::cases::close(tx, case_id, Closing::Refund, now).await? == Update::NotThere
         {
             tracing::error!(case.id = %case_id, "the case whose suspense was refunded is closed");
+        }
+        if let (State::Failed, Some(case_id)) = (ended.progress.state, ended.refunded.case_id)
+            && store::cases::lock_open(tx, case_id).await?
+            && take_late_refund(tx, case_id, now).await?
+            && store::cases::close(tx, case_id, Closing::Refund, now).await? == Update::NotThere
+        {
+            return Err(Error::NotAsBefore);
         }
         for keys in [&PAYOUT_KEYS, &REFUND_KEYS] {
             keys.forget_later(tx, id, now).await?;
@@ -233,6 +246,15 @@ pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Po
     Ok(moved.into_iter().chain(fee.transpose()?).collect())
 }
 
+async fn keep_said(tx: &mut Tx, change: &Change) -> Result<()> {
+    if let Some((action, outcome, rail_text)) = &change.said {
+        let subject = change.after.disbursement_id.uuid();
+        let (said, text) = ((*action, *outcome), rail_text.as_deref());
+        store::evidence::keep(tx, subject, said, text, change.at).await?;
+    }
+    Ok(())
+}
+
 /// Writes what a verdict posts. Returns whether it was not there before.
 async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<bool> {
     let mut is_news = true;
@@ -244,6 +266,17 @@ async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<
         }
     }
     Ok(is_news)
+}
+
+/// Whether the rail paid an earlier refund of this case after it had failed, and nobody has decided
+/// about that: then it is what the case's suspense was for, and nothing is left to decide.
+async fn take_late_refund(tx: &mut Tx, case_id: CaseId, now: Timestamp) -> Result<bool> {
+    let Some(late) = store::disbursements::find_paid_late(tx, case_id).await? else {
+        return Ok(false);
+    };
+    let (late, known) = (late.uuid(), Closing::OutcomeKnown);
+    let closed = store::cases::close_of(tx, late, CaseKind::PaidLate, known, now).await?;
+    Ok(closed == Update::Updated)
 }
 
 /// How what the rail says of a disbursement that FAILED contradicts what it said after that, by
@@ -280,12 +313,15 @@ async fn take_back_late(tx: &mut Tx, about: &Disbursement, now: Timestamp) -> Re
         return Ok(());
     }
     match (decided, about.refunded.case_id) {
+        // It had closed the case whose suspense it paid, so there was nothing to decide.
+        (None | Some(Some(Closing::OutcomeKnown)), Some(refunded)) => {
+            store::cases::reopen(tx, refunded).await?;
+        }
         (Some(_), _) => {
             let paid_late = CaseKind::PaidLate;
-            store::cases::close_of(tx, subject, paid_late, Closing::OutcomeKnown, now).await?;
+            let known = Closing::OutcomeKnown;
+            let _if_open = store::cases::close_of(tx, subject, paid_late, known, now).await?;
         }
-        // It had closed the case whose suspense it paid, so there was nothing to decide.
-        (None, Some(refunded)) => store::cases::reopen(tx, refunded).await?,
         (None, None) => {}
     }
     tracing::warn!(disbursement.id = %about.shown_id, "the rail took back what it had paid late");

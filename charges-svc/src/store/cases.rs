@@ -170,14 +170,14 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
     .await
 }
 
-/// Closes the open case of this kind, if there is one.
+/// Closes the open case of this kind. Returns [`Update::NotThere`] if there is none.
 pub async fn close_of(
     tx: &mut Tx,
     subject: Uuid,
     kind: CaseKind,
     closing: Closing,
     now: Timestamp,
-) -> Result<()> {
+) -> Result<Update> {
     tx.sql(
         "update cases set closed_at = $4, closing = $3
          where transaction_id = $1 and kind = $2 and closed_at is null",
@@ -186,7 +186,7 @@ pub async fn close_of(
     .bind(kind)
     .bind(closing)
     .bind(now)
-    .run()
+    .update()
     .await
 }
 

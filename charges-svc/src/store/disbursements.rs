@@ -298,6 +298,22 @@ pub async fn refunds_of(
     .await
 }
 
+/// Whether the rail paid what had failed, and did not take that back.
+macro_rules! was_paid_late {
+    () => {
+        "(
+            exists (
+                select 1 from postings
+                where kind = 'LATE_DISBURSEMENT' and subject = disbursement_id
+            )
+            and not exists (
+                select 1 from postings
+                where kind = 'LATE_REVERSAL' and subject = disbursement_id
+            )
+        )"
+    };
+}
+
 /// The refunds of a charge that have not failed, or were paid all the same, of what its merchant was
 /// credited.
 #[derive(Clone, Copy, Debug)]
@@ -311,7 +327,7 @@ pub struct Refunds {
 /// Stable while the charge is locked, except that a rail may pay what had failed.
 pub async fn refunds(conn: &mut Conn, charge: ChargeId, currency: Currency) -> Result<Refunds> {
     let (minor, count, open) = conn
-        .sql(
+        .sql(concat!(
             "select cast(coalesce(sum(amount_minor), 0) as bigint), count(*),
                  cast(coalesce(sum(
                      case when state in ('COMPLETED', 'FAILED') then 0 else 1 end
@@ -319,17 +335,10 @@ pub async fn refunds(conn: &mut Conn, charge: ChargeId, currency: Currency) -> R
              from disbursements
              where transaction_id = $1 and currency = $2 and case_id is null
                  and reversed_at is null
-                 and (state <> 'FAILED' or (
-                     exists (
-                         select 1 from postings
-                         where kind = 'LATE_DISBURSEMENT' and subject = disbursement_id
-                     )
-                     and not exists (
-                         select 1 from postings
-                         where kind = 'LATE_REVERSAL' and subject = disbursement_id
-                     )
-                 ))",
-        )
+                 and (state <> 'FAILED' or ",
+            was_paid_late!(),
+            ")"
+        ))
         .bind(charge)
         .bind(currency)
         .one::<(i64, i64, i64)>()
@@ -352,6 +361,42 @@ pub async fn is_refunding(conn: &mut Conn, case_id: CaseId) -> Result<bool> {
         .optional()
         .await?;
     Ok(found.is_some())
+}
+
+/// What a merchant has twice until an operator decides about it: its rail paid it after it had failed
+/// and was on the balance again.
+pub async fn undecided_late(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    currency: Currency,
+) -> Result<Money> {
+    let (minor,) = conn
+        .sql(
+            "select cast(coalesce(sum(amount_minor), 0) as bigint)
+             from cases join disbursements on disbursement_id = cases.transaction_id
+             where cases.kind = 'PAID_LATE' and closed_at is null
+                 and merchant_id = $1 and currency = $2 and disbursements.case_id is null",
+        )
+        .bind(merchant_id)
+        .bind(currency)
+        .one::<(i64,)>()
+        .await?;
+    Ok(Money::new(minor, currency))
+}
+
+/// The refund of a case's suspense that its rail paid after it had failed, and did not take back.
+pub async fn find_paid_late(conn: &mut Conn, case_id: CaseId) -> Result<Option<DisbursementId>> {
+    let found: Option<(DisbursementId,)> = conn
+        .sql(concat!(
+            "select disbursement_id from disbursements
+             where case_id = $1 and state = 'FAILED' and ",
+            was_paid_late!(),
+            " order by disbursement_id limit 1"
+        ))
+        .bind(case_id)
+        .optional()
+        .await?;
+    Ok(found.map(|(id,)| id))
 }
 
 /// What may still leave a rail's float for other disbursements that are on their way.

@@ -3,6 +3,7 @@
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Conn, Joint, Result, Tx};
+use rails::{CallOutcome as _, SendOutcome, TransferOutcome};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -173,6 +174,17 @@ pub struct Summary {
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub times: i64,
+}
+
+impl Summary {
+    /// Whether the rail showed by it that it had taken a disbursement.
+    pub fn shows_a_transfer(&self) -> bool {
+        let taken = [SendOutcome::Accepted, SendOutcome::AlreadyKnown];
+        (self.action == Action::Send.code()
+            && taken.map(|said| said.label()).contains(&&*self.outcome))
+            || (self.action == Action::Query.code()
+                && self.outcome == TransferOutcome::Pending.label())
+    }
 }
 
 /// A summary of what was said about each of these, in no certain order.

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use charges_svc::{case::CaseKind, charge::Event, disbursement::Disbursement, ledger, store};
+use charges_svc::{
+    case::{Case, CaseKind},
+    charge::Event,
+    disbursement::Disbursement,
+    ledger, store,
+};
 use chassis::{
     failure::FailureReason,
     money::{Currency, Money},
@@ -10,7 +15,7 @@ use chassis::{
 };
 use db::Insert;
 use proto::charges::{
-    CaseKind as ShownKind, DisbursementStatus, GetRefundRequest, Refund,
+    CaseKind as ShownKind, CloseCaseRequest, DisbursementStatus, GetRefundRequest, Refund,
     ResolveDisbursementRequest, close_case_request::Action, resolve_disbursement_request::Outcome,
 };
 use tonic::Code;
@@ -19,6 +24,7 @@ use crate::{
     cases::{close, given_case, posted},
     mtn::{Mtn, transfers},
     shop::Shop,
+    suspense_refunds::{given_late_money, refund_of},
     world::new_momo_charge,
 };
 
@@ -135,6 +141,77 @@ async fn a_refund_that_waits_while_another_is_paid_late_is_not_sent() {
     shop.until_case(ShownKind::PaidLate).await;
     mtn.set_float("1000");
     shop.hours_pass(&second).await;
+    assert_eq!(transfers(&shop.network), 1);
+    shop.end().await;
+}
+
+/// A case's suspense of which the first refund failed and was paid all the same, while the second
+/// waits for the float.
+async fn given_suspense_paid_late(mtn: &Mtn) -> (Shop, Case, Refund) {
+    mtn.ends("FAILED", Some("COULD_NOT_PERFORM_TRANSACTION"));
+    let mut shop = Shop::open(mtn).await;
+    let (_, case) = given_late_money(&shop).await;
+    close(&mut shop.world, &case, Action::Refund).await.unwrap();
+    let first = refund_of(&shop).await;
+    shop.until_refund(&first, DisbursementStatus::Failed).await;
+    mtn.set_float("0");
+    close(&mut shop.world, &case, Action::Refund).await.unwrap();
+    shop.until_case(ShownKind::FloatEmpty).await;
+    let open = shop.open_cases().await;
+    let second = open.iter().find_map(|case| case.refund_id.clone());
+    let second = Refund {
+        refund_id: second.expect("a refund is on its way"),
+        ..first
+    };
+    mtn.ends("SUCCESSFUL", None);
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    shop.until_case(ShownKind::PaidLate).await;
+    mtn.set_float("1000");
+    shop.hours_pass(&second).await;
+    assert_eq!(transfers(&shop.network), 1);
+    (shop, case, second)
+}
+
+async fn fail(shop: &Shop, refund: &Refund) {
+    let failed = ResolveDisbursementRequest {
+        id: refund.refund_id.clone(),
+        outcome: Some(Outcome::FailedReason("RAIL_UNAVAILABLE".to_owned())),
+        evidence: "the payer has the first".to_owned(),
+    };
+    let mut treasury = shop.world.treasury.clone();
+    treasury.resolve_disbursement(failed).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_refund_of_suspense_is_not_sent_once_the_first_was_paid_late() {
+    let mtn = Mtn::with_float("1000");
+    let (mut shop, case, second) = given_suspense_paid_late(&mtn).await;
+    fail(&shop, &second).await;
+    assert!(shop.open_cases().await.is_empty(), "the first has done it");
+    for action in [Action::Refund, Action::Release] {
+        let refused = close(&mut shop.world, &case, action).await;
+        check_refusal(refused, Code::FailedPrecondition, "CASE_CLOSED");
+    }
+    assert_eq!(transfers(&shop.network), 1);
+    assert_eq!(shop.balance().await, (2550, 0));
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn suspense_is_not_refunded_again_once_somebody_has_borne_what_was_paid_late() {
+    let mtn = Mtn::with_float("1000");
+    let (mut shop, case, second) = given_suspense_paid_late(&mtn).await;
+    let open = shop.open_cases().await;
+    let late = open.iter().find(|case| case.kind() == ShownKind::PaidLate);
+    let mut borne = CloseCaseRequest {
+        case_id: late.unwrap().case_id.clone(),
+        ..CloseCaseRequest::default()
+    };
+    borne.set_action(Action::Release);
+    shop.world.operations.close_case(borne).await.unwrap();
+    fail(&shop, &second).await;
+    let refused = close(&mut shop.world, &case, Action::Refund).await;
+    check_refusal(refused, Code::FailedPrecondition, "REFUND_PAID_LATE");
     assert_eq!(transfers(&shop.network), 1);
     shop.end().await;
 }

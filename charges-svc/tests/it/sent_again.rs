@@ -4,10 +4,15 @@
 use std::time::Duration;
 
 use chassis::testing::{
-    fake_server::{empty, json},
+    check_refusal,
+    fake_server::{Reaction, empty, json},
     until,
 };
-use proto::charges::{Case, CaseKind, DisbursementStatus};
+use proto::charges::{
+    Case, CaseKind, DisbursementStatus, ResolveDisbursementRequest,
+    resolve_disbursement_request::Outcome,
+};
+use tonic::Code;
 
 use crate::{
     mtn::{Mtn, transfers},
@@ -83,4 +88,46 @@ async fn what_is_refused_when_it_is_sent_again_has_not_failed() {
         assert_eq!(shop.balance().await, (1550, 1000), "it waits");
         shop.end().await;
     }
+}
+
+/// A rail that has forgotten what it took may not refuse its second use either.
+#[tokio::test]
+async fn what_the_rail_took_is_not_sent_again_though_it_knows_nothing_of_it() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(empty(202), false);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    shop.pay_out(1000).await.unwrap();
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    until("a person is asked", async || {
+        let hour = Duration::from_secs(3_600);
+        shop.world.clock.advance(hour).await.unwrap();
+        let open = shop.open_cases().await;
+        open.iter().map(Case::kind).eq([CaseKind::UnknownOutcome])
+    })
+    .await;
+    assert_eq!(transfers(&shop.network), 1);
+    assert_eq!(shop.balance().await, (1550, 1000), "it waits");
+    shop.end().await;
+}
+
+/// It may be on its way to the rail.
+#[tokio::test]
+async fn nobody_fails_what_is_being_sent() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(Reaction::Silence, false);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    let failed = ResolveDisbursementRequest {
+        id: payout.payout_id.clone(),
+        outcome: Some(Outcome::FailedReason("RAIL_ERROR".to_owned())),
+        evidence: "the portal shows nothing".to_owned(),
+    };
+    let mut treasury = shop.world.treasury.clone();
+    let refused = treasury.resolve_disbursement(failed).await;
+    check_refusal(refused, Code::Aborted, "DISBURSEMENT_IN_HAND");
+    assert_eq!(shop.balance().await, (1550, 1000));
+    shop.end().await;
 }

@@ -6,7 +6,7 @@ use chassis::{
     clock::{Day, Timestamp},
     testing::until,
 };
-use proto::charges::{Payout, Provider};
+use proto::charges::{DisbursementStatus, Payout, Provider};
 use uuid::Uuid;
 
 use crate::{mtn::Mtn, shop::Shop, world::ghs};
@@ -15,7 +15,11 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A shop at noon, so that hours pass within a day whatever time it is now.
 async fn open_at_noon(settings: &[(&str, &str)]) -> Shop {
-    let shop = Shop::open_with(&Mtn::with_float("1000"), settings).await;
+    open_at_noon_with(&Mtn::with_float("1000"), settings).await
+}
+
+async fn open_at_noon_with(mtn: &Mtn, settings: &[(&str, &str)]) -> Shop {
+    let shop = Shop::open_with(mtn, settings).await;
     let now = shop.world.clock.now();
     let noon = Day::of(now).end() + 12 * HOUR;
     shop.world.clock.advance(noon.since(now)).await.unwrap();
@@ -185,5 +189,29 @@ async fn two_replicas_that_settle_a_day_at_once_pay_each_merchant_once() {
     }
     shop.charge = last;
     replica.stop().await;
+    shop.end().await;
+}
+
+/// A person decides who bears it, and could not any more once it is paid out.
+#[tokio::test]
+async fn what_a_merchant_has_twice_is_not_paid_out_before_a_person_has_decided() {
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("FAILED", Some("COULD_NOT_PERFORM_TRANSACTION"));
+    let mut shop = open_at_noon_with(&mtn, &[]).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Failed).await;
+    mtn.ends("SUCCESSFUL", None);
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    until("a person is asked", async || {
+        shop.open_cases().await.len() == 1
+    })
+    .await;
+    shop.settle_daily().await;
+    until_looked_at(&mut shop).await;
+    until("the rest has arrived", async || {
+        shop.balance().await == (1000, 0)
+    })
+    .await;
     shop.end().await;
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A charge that failed and whose 25.50 cedis arrived all the same.
-async fn given_late_money(shop: &Shop) -> (Charge, Case) {
+pub async fn given_late_money(shop: &Shop) -> (Charge, Case) {
     let mut charge = new_momo_charge(shop.world.clock.now());
     charge.facts_mut().merchant_id = shop.charge.facts.merchant_id;
     let late = Event::Failed(FailureReason::PayerTimeout);
@@ -34,7 +34,7 @@ async fn given_late_money(shop: &Shop) -> (Charge, Case) {
     (charge, case)
 }
 
-async fn refund_of(shop: &Shop) -> Refund {
+pub async fn refund_of(shop: &Shop) -> Refund {
     let [case] = &shop.open_cases().await[..] else {
         panic!("one case is open");
     };

@@ -50,6 +50,8 @@ crate::closed_list! {
         AlreadyTakenBack = "ALREADY_TAKEN_BACK",
         CaseBeingRefunded = "CASE_BEING_REFUNDED",
         RefundAfterReversal = "REFUND_AFTER_REVERSAL",
+        RefundPaidLate = "REFUND_PAID_LATE",
+        DisbursementInHand = "DISBURSEMENT_IN_HAND",
         ChargeNotSettled = "CHARGE_NOT_SETTLED",
         RefundExceedsCharge = "REFUND_EXCEEDS_CHARGE",
         InsufficientBalance = "INSUFFICIENT_BALANCE",

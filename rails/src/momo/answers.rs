@@ -3,7 +3,7 @@
 //! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
 //! tells.
 
-use chassis::failure::FailureReason;
+use chassis::{failure::FailureReason, ids::RailReference};
 use serde::Deserialize;
 
 use crate::{
@@ -147,9 +147,9 @@ pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
 }
 
 /// The answer to a query.
-pub fn found(reply: &Reply) -> RailAnswer<QueryOutcome> {
+pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<QueryOutcome> {
     if let (200, Some(payment)) = (reply.status.as_u16(), reply.object()) {
-        return found_payment(reply, payment);
+        return found_payment(reply, payment, reference);
     }
     let problem: Problem = reply.object().unwrap_or_default();
     let outcome = match (reply.status.as_u16(), problem.code.code().as_str()) {
@@ -164,8 +164,14 @@ pub fn found(reply: &Reply) -> RailAnswer<QueryOutcome> {
     RailAnswer { outcome, rail_text }
 }
 
-fn found_payment(reply: &Reply, payment: Payment) -> RailAnswer<QueryOutcome> {
+fn found_payment(
+    reply: &Reply,
+    payment: Payment,
+    reference: RailReference,
+) -> RailAnswer<QueryOutcome> {
     let status = payment.status.code();
+    let external_id = payment.external_id.text();
+    let is_anothers = external_id.is_some_and(|id| id != reference.to_string());
     let reason = Problem::from_reason(payment.reason);
     let outcome = match status.as_str() {
         "PENDING" => QueryOutcome::Pending,
@@ -175,6 +181,10 @@ fn found_payment(reply: &Reply, payment: Payment) -> RailAnswer<QueryOutcome> {
             // MTN bills its fees separately.
             fee: None,
         },
+        "FAILED" if is_anothers => {
+            tracing::error!(%reference, "MTN tells the end of another payment");
+            QueryOutcome::Unknown
+        }
         "FAILED" => QueryOutcome::Failed(reason_of(&reason.code.code())),
         _ => QueryOutcome::Unknown,
     };
@@ -407,7 +417,7 @@ mod tests {
     }
 
     fn query(body: &str) -> QueryOutcome {
-        found(&Reply::json(200, body)).outcome
+        found(&Reply::json(200, body), RailReference::new()).outcome
     }
 
     #[test]
@@ -477,7 +487,8 @@ mod tests {
     fn a_query_believes_nothing_else() {
         assert_eq!(query(r#"{"status":"PENDING"}"#), QueryOutcome::Pending);
         assert_eq!(query(r#"{"status":"pending"}"#), QueryOutcome::Pending);
-        let unknown_reference = found(&problem(404, "RESOURCE_NOT_FOUND")).outcome;
+        let unknown_reference =
+            found(&problem(404, "RESOURCE_NOT_FOUND"), RailReference::new()).outcome;
         assert_eq!(unknown_reference, QueryOutcome::ReferenceUnknown);
         for reply in [
             Reply::json(200, r#"{"status":"CREATED"}"#),
@@ -496,8 +507,21 @@ mod tests {
             problem(500, "INTERNAL_PROCESSING_ERROR"),
             problem(503, "SERVICE_UNAVAILABLE"),
         ] {
-            assert_eq!(found(&reply).outcome, QueryOutcome::Unknown, "{reply:?}");
+            let found = found(&reply, RailReference::new());
+            assert_eq!(found.outcome, QueryOutcome::Unknown, "{reply:?}");
         }
+    }
+
+    /// What a cache or a proxy mixed up ends no payment of ours.
+    #[test]
+    fn a_failure_of_another_payment_is_not_believed() {
+        let ours = RailReference::new();
+        let failed = |reference: RailReference| {
+            let body = format!(r#"{{"status":"FAILED","externalId":"{reference}"}}"#);
+            found(&Reply::json(200, &body), ours).outcome
+        };
+        assert!(matches!(failed(ours), QueryOutcome::Failed(_)));
+        assert_eq!(failed(RailReference::new()), QueryOutcome::Unknown);
     }
 
     #[test]
@@ -507,10 +531,10 @@ mod tests {
         assert_eq!(text(refused), "HTTP 400 PAYER_NOT_FOUND as they say");
         assert_eq!(text(requested(&Reply::html(502))), "HTTP 502 not JSON");
         assert_eq!(text(requested(&Reply::empty(202))), "HTTP 202");
-        let failed = found(&Reply::json(
-            200,
-            r#"{"status":"FAILED","reason":"EXPIRED"}"#,
-        ));
+        let failed = found(
+            &Reply::json(200, r#"{"status":"FAILED","reason":"EXPIRED"}"#),
+            RailReference::new(),
+        );
         assert_eq!(failed.rail_text.as_deref(), Some("HTTP 200 FAILED EXPIRED"));
     }
 }

@@ -3,7 +3,7 @@
 //! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
 //! tells.
 
-use chassis::failure::FailureReason;
+use chassis::{failure::FailureReason, ids::RailReference};
 use serde::Deserialize;
 
 use crate::{
@@ -100,6 +100,12 @@ impl PaystackAnswer {
             transaction,
             is_json,
         }
+    }
+
+    /// Whether it names a payment, and not this one.
+    fn is_about_another(&self, reference: RailReference) -> bool {
+        let named = self.transaction.reference.text();
+        named.is_some_and(|named| named != reference.to_string())
     }
 
     fn stage(&self) -> Stage {
@@ -248,7 +254,16 @@ fn otp_stage(said: &PaystackAnswer) -> OtpOutcome {
 pub fn found(reply: &Reply, query: &Query) -> RailAnswer<QueryOutcome> {
     let said = PaystackAnswer::read(reply);
     let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {
-        (200, _) => found_stage(&said, query),
+        (200, _) => match found_stage(&said, query) {
+            QueryOutcome::Failed(_) | QueryOutcome::Reversed
+                if said.is_about_another(query.rail_reference) =>
+            {
+                let reference = query.rail_reference;
+                tracing::error!(%reference, "Paystack tells the end of another payment");
+                QueryOutcome::Unknown
+            }
+            found => found,
+        },
         (400 | 404, "TRANSACTION_NOT_FOUND") => QueryOutcome::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
             misconfigured(RailName::Paystack, "query");

@@ -396,6 +396,27 @@ fn a_success_carries_their_reference_and_amount() {
     }
 }
 
+/// What a cache or a proxy mixed up ends no payment of ours.
+#[test]
+fn an_end_of_another_payment_is_not_believed() {
+    let query = Query {
+        rail_reference: RailReference::new(),
+        may_want_code: false,
+    };
+    let told = |status: &str, reference: RailReference| {
+        let told = reply(&format!(
+            r#"{{"status":"{status}","reference":"{reference}"}}"#
+        ));
+        found(&told, &query).outcome
+    };
+    let (ours, anothers) = (query.rail_reference, RailReference::new());
+    assert!(matches!(told("failed", ours), QueryOutcome::Failed(_)));
+    assert_eq!(told("reversed", ours), QueryOutcome::Reversed);
+    for status in ["failed", "reversed"] {
+        assert_eq!(told(status, anothers), QueryOutcome::Unknown);
+    }
+}
+
 #[test]
 fn an_expired_code_is_found_where_the_reply_to_it_was_lost() {
     let expired = reply(r#"{"status":"failed","gateway_response":"The voucher code has expired"}"#);
