@@ -47,24 +47,31 @@ impl Phone {
         Ok(Self(format!("+{GHANA}{national}")))
     }
 
-    /// Any number: a Ghana mobile number in a local or international form, or any country's E.164
-    /// (`+` or `00`, then 8 to 15 digits).
+    /// Any number: one of Ghana, mobile or not, in a local or international form, or any country's
+    /// E.164 (`+` or `00`, then 8 to 15 digits).
     pub fn parse_any(text: &str) -> Result<Self, PhoneError> {
-        if let Ok(ghana) = Self::parse_ghana_mobile(text) {
-            return Ok(ghana);
-        }
         let (plus, digits) = split(text)?;
-        let international = if plus {
-            Some(digits.as_str())
-        } else {
-            digits.strip_prefix("00")
+        let international = match digits.strip_prefix("00") {
+            _ if plus => Some(digits.as_str()),
+            Some(international) => Some(international),
+            None => Some(digits.as_str()).filter(|digits| digits.starts_with(GHANA)),
         };
-        match international {
-            Some(number) if (8..=15).contains(&number.len()) && !number.starts_with('0') => {
-                Ok(Self(format!("+{number}")))
-            }
-            _ => Err(PhoneError::NotInternational),
+        let national = match international {
+            Some(number) => number.strip_prefix(GHANA),
+            None => Some(digits.as_str()).filter(|digits| digits.starts_with('0')),
+        };
+        let Some(national) = national else {
+            return international
+                .filter(|number| is_e164(number))
+                .map(|number| Self(format!("+{number}")))
+                .ok_or(PhoneError::NotInternational);
+        };
+        // Many write the zero of the local form behind the country code, too: `+233 (0)24 …`.
+        let national = national.strip_prefix('0').unwrap_or(national);
+        if national.len() != 9 || national.starts_with('0') {
+            return Err(PhoneError::NotInternational);
         }
+        Ok(Self(format!("+{GHANA}{national}")))
     }
 
     /// `+233241234567`
@@ -97,6 +104,13 @@ impl Phone {
         let head: String = local.chars().take(3).collect();
         format!("{head} ••• {}", self.last_four())
     }
+}
+
+/// Whether these can follow the plus of an E.164 number (ITU-T E.164).
+fn is_e164(digits: &str) -> bool {
+    (8..=15).contains(&digits.len())
+        && !digits.starts_with('0')
+        && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Whether it starts with a plus, and its digits without the punctuation people write between
@@ -132,7 +146,9 @@ impl std::str::FromStr for Phone {
 
     /// Reads what [`Phone::as_e164`] wrote.
     fn from_str(text: &str) -> Result<Self, PhoneError> {
-        Self::parse_any(text)
+        let number = text.strip_prefix('+').filter(|number| is_e164(number));
+        let number = number.ok_or(PhoneError::NotInternational)?;
+        Ok(Self(format!("+{number}")))
     }
 }
 
@@ -194,9 +210,30 @@ mod tests {
         assert_eq!(parse("+44 20 7946 0958").as_deref(), Ok("+442079460958"));
         assert_eq!(parse("004420 79460958").as_deref(), Ok("+442079460958"));
         assert_eq!(parse("0241234567").as_deref(), Ok("+233241234567"));
+        for text in ["+233 (0)24 123 4567", "00233 024 123 4567", "233241234567"] {
+            assert_eq!(parse(text).as_deref(), Ok("+233241234567"), "{text}");
+        }
+        // Accra's fixed lines.
+        assert_eq!(parse("030 212 3456").as_deref(), Ok("+233302123456"));
+        assert_eq!(parse("+233302123456").as_deref(), Ok("+233302123456"));
+        assert!(parse("+23324123456").is_err(), "a digit is missing");
+        assert!(parse("+2332412345678").is_err(), "a digit too many");
+        assert!(parse("241234567").is_err());
         assert!(parse("020 7946 09589").is_err());
         assert!(parse("+1234567").is_err());
         assert!(parse("+1234567890123456").is_err());
+    }
+
+    /// Also those that are not taken any more.
+    #[test]
+    fn what_was_stored_is_read() {
+        for text in ["+233241234567", "+2330241234567", "+442079460958"] {
+            let stored: Phone = text.parse().expect(text);
+            assert_eq!(stored.as_e164(), text);
+        }
+        for text in ["0241234567", "+233 24 123 4567", "+1234567", "+", ""] {
+            assert!(text.parse::<Phone>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl Action {
             Self::WebhookSecretShown => Some(MailKind::WebhookSecretShown),
             Self::WebhookSecretRotated => Some(MailKind::WebhookSecretRotated),
             Self::PayoutRequested => Some(MailKind::PayoutRequested),
+            Self::RefundRequested => Some(MailKind::RefundRequested),
             Self::SignedUp
             | Self::EmailVerified
             // Mailed to the address that the person has or had, whatever becomes of it.
@@ -97,7 +98,6 @@ impl Action {
             | Self::EventsReplayed
             // Once it is set, charges-svc has everybody told: `NoticeKind::PayoutAccountSet`.
             | Self::PayoutAccountChanged
-            | Self::RefundRequested
             | Self::DailySettlementSwitched => None,
         }
     }

@@ -32,76 +32,66 @@ pub struct Facts<'a> {
 
 /// Writes a letter.
 pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
-    match kind {
-        MailKind::VerifyEmail => verify_email(facts),
-        MailKind::ConfirmEmail => confirm_email(facts),
-        MailKind::AddressWanted => address_wanted(facts),
-        MailKind::EmailChanged => email_changed(facts),
-        MailKind::EmailChangeRequested => notice(
+    let (subject, what) = match kind {
+        MailKind::VerifyEmail => return verify_email(facts),
+        MailKind::ConfirmEmail => return confirm_email(facts),
+        MailKind::AddressWanted => return address_wanted(facts),
+        MailKind::EmailChanged => return email_changed(facts),
+        MailKind::AlreadyRegistered => return already_registered(facts),
+        MailKind::ResetPassword => return reset_password(facts),
+        MailKind::Invited => return invited(facts),
+        MailKind::BusinessDecided => return business_decided(facts),
+        MailKind::ApprovalEnds => return approval_ends(facts),
+        MailKind::ApprovalEnded => return approval_ended(facts),
+        MailKind::PayoutAccountSet => return payout_account_set(facts),
+        MailKind::WebhookExhausted => return webhook_exhausted(facts),
+        MailKind::EmailChangeRequested => (
             "Another e-mail address was asked for",
             "another e-mail address was asked for, for your account",
-            facts,
         ),
-        MailKind::AlreadyRegistered => already_registered(facts),
-        MailKind::ResetPassword => reset_password(facts),
-        MailKind::Invited => invited(facts),
-        MailKind::BusinessDecided => business_decided(facts),
-        MailKind::ApprovalEnds => approval_ends(facts),
-        MailKind::ApprovalEnded => approval_ended(facts),
-        MailKind::PasswordChanged => notice(
+        MailKind::PasswordChanged => (
             "Your password was changed",
             "your password was changed, and all of your other logins were ended",
-            facts,
         ),
-        MailKind::PasswordReset => notice(
+        MailKind::PasswordReset => (
             "Your password was changed",
             "your password was changed by a link that we had mailed you, and all of your logins \
              were ended",
-            facts,
         ),
-        MailKind::TotpChanged => notice(
+        MailKind::TotpChanged => (
             "Your authenticator was changed",
             "an authenticator was set up for your account, and new recovery codes were made",
-            facts,
         ),
-        MailKind::RecoveryCodesRenewed => notice(
+        MailKind::RecoveryCodesRenewed => (
             "New recovery codes were made",
             "new recovery codes were made for your account; the old ones no longer work",
-            facts,
         ),
-        MailKind::RecoveryCodeUsed => notice(
+        MailKind::RecoveryCodeUsed => (
             "A recovery code was used",
             "one of your recovery codes was used instead of your authenticator",
-            facts,
         ),
-        MailKind::KeyCreated => notice("An API key was created", "an API key was created", facts),
-        MailKind::KeyRevoked => notice("An API key was revoked", "an API key was revoked", facts),
-        MailKind::WebhookChanged => notice(
+        MailKind::KeyCreated => ("An API key was created", "an API key was created"),
+        MailKind::KeyRevoked => ("An API key was revoked", "an API key was revoked"),
+        MailKind::WebhookChanged => (
             "A change of your webhook was asked for",
             "a change of your webhook was asked for",
-            facts,
         ),
-        MailKind::WebhookSecretShown => notice(
+        MailKind::WebhookSecretShown => (
             "Your webhook's secret was asked for",
             "the signing secret of your webhook was asked for, to be shown",
-            facts,
         ),
-        MailKind::WebhookSecretRotated => notice(
+        MailKind::WebhookSecretRotated => (
             "Another secret for your webhook was asked for",
             "another signing secret for your webhook was asked for",
-            facts,
         ),
-        MailKind::PayoutAccountChanged => notice(
+        MailKind::PayoutAccountChanged => (
             "A change of your payout account was asked for",
             "a change of the wallet that your payouts go to was asked for",
-            facts,
         ),
-        MailKind::PayoutRequested => {
-            notice("A payout was asked for", "a payout was asked for", facts)
-        }
-        MailKind::PayoutAccountSet => payout_account_set(facts),
-        MailKind::WebhookExhausted => webhook_exhausted(facts),
-    }
+        MailKind::PayoutRequested => ("A payout was asked for", "a payout was asked for"),
+        MailKind::RefundRequested => ("A refund was asked for", "a refund was asked for"),
+    };
+    notice(subject, what, facts)
 }
 
 fn verify_email(facts: &Facts<'_>) -> Letter {

@@ -40,6 +40,7 @@ chassis::closed_list! {
         /// Written by the version before alone.
         PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
         PayoutRequested = "PAYOUT_REQUESTED",
+        RefundRequested = "REFUND_REQUESTED",
         /// It was set, by whoever could: with both accounts.
         PayoutAccountSet = "PAYOUT_ACCOUNT_SET",
         WebhookExhausted = "WEBHOOK_EXHAUSTED",

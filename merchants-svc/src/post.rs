@@ -214,7 +214,13 @@ impl Post {
 
     async fn make_link(&self, mail: &Mail, purpose: LinkPurpose) -> db::Result<Token> {
         let token = Token::new();
-        let expires_at = self.clock.now() + purpose.lasts();
+        let from = match purpose {
+            // In the order of the changes, whenever their mails get through: a link also ends those
+            // of later changes.
+            LinkPurpose::RevertEmail => mail.created_at,
+            _ => self.clock.now(),
+        };
+        let expires_at = from + purpose.lasts();
         let (person_id, email) = (mail.person_id, mail.recipient.as_ref());
         store::links::insert(
             &self.db,

@@ -82,10 +82,13 @@ impl Service {
         if open.run.lease_until.is_some() {
             return Ok(open);
         }
+        // First, so that looking up names is limited, too.
+        let mut tx = self.db.begin().await?;
+        self.start_trial(&mut tx, merchant_id).await?;
+        tx.commit().await?;
         self.check_url(url).await?;
         let lease_until = self.clock.real_now() + LEASE;
         let mut tx = self.db.begin().await?;
-        self.start_trial(&mut tx, merchant_id).await?;
         let started = trials::start_run(&mut tx, &open.run, url, lease_until).await?;
         if started == Update::Updated {
             tx.commit().await?;

@@ -52,6 +52,7 @@ use proto::webhooks::{
     merchant_events_server::MerchantEventsServer, merchant_webhooks_server::MerchantWebhooksServer,
     webhook_operations_server::WebhookOperationsServer, webhooks_server::WebhooksServer,
 };
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use attempts::{AttemptRunner, Limits};
@@ -138,6 +139,7 @@ pub async fn serve(
         clock,
         keyring,
         guard,
+        lookups: Arc::new(Semaphore::new(service::LOOKUPS_MAX)),
         rotation_overlap: config.webhook_rotation_overlap,
         attempts,
     };

@@ -10,6 +10,7 @@ use chassis::{
     telemetry,
 };
 use db::{Db, GroupCommit, Insert, Searches};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     attempts::AttemptRunner,
@@ -26,12 +27,18 @@ use crate::{
 /// Longest lookup of a new URL's name.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
 
+/// Most names of new URLs that are looked up at the same time. Each takes one of the process's few
+/// hundred threads for blocking work, for as long as a name server likes, and deliveries need them.
+pub const LOOKUPS_MAX: usize = 32;
+
 #[derive(Clone, Debug)]
 pub struct Service {
     pub db: Db,
     pub clock: Clock,
     pub keyring: Keyring,
     pub guard: Guard,
+    /// Places for looking up the names in merchants' URLs. See [`LOOKUPS_MAX`].
+    pub lookups: Arc<Semaphore>,
     /// How long a replaced secret goes on signing.
     pub rotation_overlap: Duration,
     pub attempts: Arc<AttemptRunner>,
@@ -104,9 +111,20 @@ impl Service {
             message: refusal.message().into(),
         };
         let url = self.guard.check_url(url).map_err(refused)?;
-        let checked = tokio::time::timeout(LOOKUP_MAX, self.guard.check_name(&url)).await;
-        // A name that is slow to resolve is left to the attempts, too.
-        checked.unwrap_or(Ok(())).map_err(refused)
+        // A name that is slow to resolve, or that comes while many are, is left to the attempts.
+        let Ok(place) = Arc::clone(&self.lookups).try_acquire_owned() else {
+            return Ok(());
+        };
+        let (guard, (told, checked)) = (self.guard.clone(), oneshot::channel());
+        // The system's resolver cannot be cut off: its thread is in use until it gives up.
+        self.tasks.spawn_apart(async move {
+            told.send(guard.check_name(&url).await).ok();
+            drop(place);
+        });
+        match tokio::time::timeout(LOOKUP_MAX, checked).await {
+            Ok(Ok(checked)) => checked.map_err(refused),
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
     }
 
     pub async fn get_endpoint(&self, merchant_id: MerchantId) -> Result<OpenEndpoint, Error> {

@@ -194,7 +194,7 @@ pub fn phone(value: &RawValue) -> Result<Phone, Fault> {
     Phone::parse_any(&string(value)?).map_err(|_| {
         Fault::new(
             FieldCode::InvalidPhone,
-            "must be a Ghana mobile number or an international number that starts with +",
+            "must be a Ghana number or an international number that starts with +",
         )
     })
 }

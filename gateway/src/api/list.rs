@@ -200,7 +200,7 @@ impl Parameters {
     pub fn phone(&mut self) -> Option<Phone> {
         const FAULT: Fault = Fault::new(
             FieldCode::InvalidPhone,
-            "must be a Ghana mobile number or an international number that starts with +, which an \
+            "must be a Ghana number or an international number that starts with +, which an \
              address writes as %2B",
         );
         self.optional("phone", |text| Phone::parse_any(text).map_err(|_| FAULT))

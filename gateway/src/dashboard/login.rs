@@ -143,7 +143,7 @@ impl Login {
 
     /// Whoever has signed up with somebody else's address gets no key, no secret and no money before
     /// its owner has said so: the page that says it, unless the address is verified.
-    fn unverified(&self) -> Option<Response> {
+    pub fn unverified(&self) -> Option<Response> {
         if self.email_verified {
             return None;
         }

@@ -58,6 +58,9 @@ async fn create(
     State(dashboard): State<Arc<Dashboard>>,
     Sent { login, .. }: Sent,
 ) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.unverified() {
+        return Ok(refusal);
+    }
     let request = CreateConformanceRunRequest {
         merchant_id: login.merchant_id(),
     };
@@ -126,6 +129,9 @@ async fn start(
     Path(run_id): Path<String>,
     Sent { login, fields }: Sent,
 ) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.unverified() {
+        return Ok(refusal);
+    }
     let run = find(&dashboard, &login, &run_id).await?;
     let request = StartConformanceRunRequest {
         merchant_id: login.merchant_id(),
