@@ -22,6 +22,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use tokio::{
@@ -140,17 +141,41 @@ impl Channel {
         }
     }
 
-    /// Whether the service answers within a second that it is serving.
+    /// Whether any replica of the service answers within a second that it is serving. All are asked
+    /// at once: one that has vanished silently would use up the second.
     pub async fn is_serving(&self) -> bool {
-        let mut check = tonic::Request::new(HealthCheckRequest::default());
-        check.set_timeout(CONNECT_MAX);
-        // A connection that was closed does not mean that the service is down.
-        let channel = Self {
-            tries_min: TRIES_MIN,
-            ..self.clone()
+        let answered = async {
+            let replicas = self.known_replicas().await;
+            let checks = replicas.iter().map(|replica| self.at(replica).check());
+            let mut checks: FuturesUnordered<_> = checks.collect();
+            while let Some(is_serving) = checks.next().await {
+                if is_serving {
+                    return true;
+                }
+            }
+            false
         };
-        let answer = HealthClient::new(channel).check(check).await;
+        timeout(CONNECT_MAX, answered).await.unwrap_or(false)
+    }
+
+    /// Whether it answers that it is serving.
+    async fn check(self) -> bool {
+        let mut health = HealthClient::new(self);
+        let answer = health.check(HealthCheckRequest::default()).await;
         answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    }
+
+    /// A channel to this replica alone. A connection that was closed does not mean that it is down,
+    /// so it is tried again.
+    fn at(&self, replica: &Replica) -> Self {
+        let replica = Arc::from([replica.clone()]);
+        Self {
+            host: Arc::clone(&self.host),
+            replicas: watch::channel(Some(replica)).1,
+            turn: Arc::default(),
+            tries_min: TRIES_MIN,
+            answer_max: self.answer_max,
+        }
     }
 
     /// The service's replicas, for streams, each of which is one replica's.
@@ -541,11 +566,10 @@ mod tests {
         assert!(!channel.is_serving().await);
     }
 
-    #[tokio::test]
-    async fn a_call_to_silent_replicas_counts_as_never_sent() {
-        // A full backlog lets further connections wait for ever.
+    /// Addresses at which connections wait for ever, because the backlogs are full.
+    async fn silent<const N: usize>() -> ([SocketAddr; N], Vec<TcpListener>) {
         let mut full = Vec::new();
-        let addresses = [(); 3].map(|()| {
+        let addresses = [(); N].map(|()| {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
             let listener = socket.listen(1).unwrap();
@@ -556,6 +580,25 @@ mod tests {
         let waiting = addresses.repeat(4).into_iter().map(TcpStream::connect);
         let waiting = timeout(CONNECT_MAX, futures::future::join_all(waiting)).await;
         assert!(waiting.is_err(), "the backlogs are full");
+        (addresses, full)
+    }
+
+    /// Otherwise one machine without power makes every gateway look unready.
+    #[tokio::test]
+    async fn a_service_serves_though_another_of_its_replicas_is_silent() {
+        let (tasks, shutdown) = (Tasks::new(), Shutdown::new());
+        let ([silent], _full) = silent().await;
+        let channel = channel(&[silent, replica(&tasks, &shutdown).await]);
+        for _ in 0..4 {
+            assert!(channel.is_serving().await);
+        }
+        shutdown.begin();
+        tasks.drain(Duration::MAX).await;
+    }
+
+    #[tokio::test]
+    async fn a_call_to_silent_replicas_counts_as_never_sent() {
+        let (addresses, _full) = silent::<3>().await;
         let mut request = tonic::Request::new(HealthCheckRequest::default());
         request.set_timeout(CONNECT_MAX * 5 / 2);
         let mut health = HealthClient::new(channel(&addresses).without_repeats());
