@@ -117,7 +117,8 @@ async fn measure_charges(service: &Service) -> Result<()> {
 
 async fn measure_disbursements(service: &Service) -> Result<()> {
     let mut conn = service.db.read().await?;
-    let backlog = store::disbursements::backlog(&mut conn, COUNTED_MAX).await?;
+    let backlog = store::disbursements::backlog(&mut conn, COUNTED_MAX, service.clock.now());
+    let backlog = backlog.await?;
     metrics::gauge!("disbursements_open").set(gauged(backlog.count));
     metrics::gauge!("disbursements_open_oldest_seconds").set(age(service, backlog.oldest));
     Ok(())

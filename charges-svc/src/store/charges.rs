@@ -477,11 +477,17 @@ pub const RELEASE_LEASES: &str =
     "update charges set lease_until = null, fence = null, hint_due_at = hinted_at
      where fence is not null";
 
-/// Open charges, counted up to `limit`.
+/// Open charges, counted up to `limit`, and the oldest of them that waits for no person: a case
+/// alerts by itself, and would hide behind it that nothing else ends either.
 pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
     conn.sql(
-        "select count(*) as count, min(created_at) as oldest from (
-             select created_at from charges where state not in ('SETTLED', 'FAILED', 'VOID')
+        "select count(*) as count, min(case when has_case then null else created_at end) as oldest
+         from (
+             select created_at, exists (
+                 select 1 from cases
+                 where cases.transaction_id = charges.transaction_id and closed_at is null
+             ) as has_case
+             from charges where state not in ('SETTLED', 'FAILED', 'VOID')
              order by created_at limit $1
          ) as counted",
     )

@@ -506,15 +506,30 @@ pub async fn put_hint(tx: &mut Tx, id: DisbursementId, now: Timestamp) -> Result
 pub const RELEASE_LEASES: &str =
     "update disbursements set lease_until = null, fence = null where fence is not null";
 
-/// Those that have not ended, counted up to `limit`.
-pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
+/// Those that have not ended, counted up to `limit`, and the oldest of them that waits neither for a
+/// person nor for a change of its merchant's account: see [`store::charges::backlog`].
+///
+/// [`store::charges::backlog`]: super::charges::backlog
+pub async fn backlog(conn: &mut Conn, limit: i64, now: Timestamp) -> Result<Backlog> {
     conn.sql(
-        "select count(*) as count, min(created_at) as oldest from (
-             select created_at from disbursements where state in ('PENDING', 'PROCESSING')
-             order by created_at limit $1
+        "select count(*) as count, min(case when is_held then null else created_at end) as oldest
+         from (
+             select disbursements.created_at, exists (
+                 select 1 from cases
+                 where cases.transaction_id = disbursement_id and closed_at is null
+             ) or (
+                 state = 'PENDING' and disbursements.kind = 'PAYOUT' and exists (
+                     select 1 from payout_accounts
+                     where payout_accounts.merchant_id = disbursements.merchant_id
+                         and held_until > $2
+                 )
+             ) as is_held
+             from disbursements where state in ('PENDING', 'PROCESSING')
+             order by disbursements.created_at limit $1
          ) as counted",
     )
     .bind(limit)
+    .bind(now)
     .one()
     .await
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod admission;
+mod backlog;
 mod balance_lines;
 mod books;
 mod cases;
