@@ -3,8 +3,9 @@
 //!
 //! Promise: a disbursement goes out once, under a reference that was durable before. It goes out a
 //! second time only under the same reference, on a rail that refuses a reference's second use, and
-//! only if the rail has never shown that it has it, and has known nothing of it for a while. What may have been sent is never returned
-//! to the merchant unless the rail, or an operator, says that it failed.
+//! only if the rail has never shown that it has it, and has known nothing of it for a while. What may
+//! have been sent is never returned to the merchant unless the rail, or an operator, says that it
+//! failed.
 
 mod float;
 mod write;

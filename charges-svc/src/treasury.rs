@@ -82,7 +82,8 @@ impl Service {
         }
         let now = self.clock.now();
         // A call that is under way may be sending it.
-        let is_in_hand = held.claim.lease_until.is_some_and(|until| until > now);
+        let real_now = self.clock.real_now();
+        let is_in_hand = held.claim.lease_until.is_some_and(|until| until > real_now);
         if held.progress.state == State::Processing && event != Event::Completed && is_in_hand {
             return Err(Error::DisbursementInHand);
         }
@@ -189,12 +190,18 @@ impl Service {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let closing = decision.closing();
+        let refunded = match about.refunded.case_id.filter(|_| is_paid_late) {
+            Some(of_case) => Some(store::cases::closing(&mut tx, of_case).await?),
+            None => None,
+        };
+        // It may be what that case's suspense was for, unless the refund that is on its way arrives.
+        if refunded == Some(None) {
+            return Err(Error::CaseBeingRefunded);
+        }
         match decision {
             Decision::Release(_) => {}
             Decision::Refund if is_paid_late => {
-                if let Some(of_case) = about.refunded.case_id
-                    && store::cases::closing(&mut tx, of_case).await? != Some(Closing::Release)
-                {
+                if refunded.is_some_and(|closing| closing != Some(Closing::Release)) {
                     return refuse("must be release: the merchant was not given this money");
                 }
             }
