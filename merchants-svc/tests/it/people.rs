@@ -298,10 +298,15 @@ async fn what_another_service_does_is_noted_and_mailed() {
     browser.people.note_activity(replay).await.unwrap();
     browser.wait(MINUTE).await;
     assert_eq!(browser.mail.arrived(AMA).len(), 2, "it needs no mail");
+    let refund = browser.note(&token, Action::RefundRequested, "GHS 5.00");
+    let refund = refund.await;
+    browser.people.note_activity(refund).await.unwrap();
+    let mail = browser.mail.newest(AMA, 3).await;
+    assert_eq!(mail.header("Subject"), "A refund was asked for");
 
     let done = browser.activities(&token).await;
-    assert_eq!(done[0].action(), Action::EventsReplayed);
-    assert_eq!(done[1].object, "GHS 10.00");
+    assert_eq!(done[1].action(), Action::EventsReplayed);
+    assert_eq!(done[2].object, "GHS 10.00");
     for (field, action, object) in [
         ("action", Action::PasswordChanged, ""),
         ("action", Action::Unspecified, ""),

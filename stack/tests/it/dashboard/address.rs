@@ -40,3 +40,19 @@ async fn an_address_is_changed_by_the_link_that_is_mailed_to_it() {
         .says("Changed their address");
     shop.close().await;
 }
+
+/// Whoever has signed up with somebody else's address has no stranger called.
+#[tokio::test]
+async fn no_receiver_is_tried_before_the_address_is_verified() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut person = Person::sign_up_unverified(&shop, "Ama’s Kitchen").await;
+    person.log_in().await;
+    let runs = "/settings/integrations/webhooks/conformance";
+    let run = format!("{runs}/{}", Uuid::now_v7());
+    let url = [("url", "https://somebody.example/hook")];
+    for refused in [person.post(runs, &[]).await, person.post(&run, &url).await] {
+        assert_eq!(refused.code, 409);
+        refused.says("Verify your address first");
+    }
+    shop.close().await;
+}
