@@ -105,6 +105,10 @@ impl Service {
         if !store::cases::lock_open(&mut tx, id).await? {
             return Err(Error::CaseClosed);
         }
+        // Also so that the insert does not wait for one that is just ending, which waits for the case.
+        if store::disbursements::is_refunding(&mut tx, id).await? {
+            return Err(Error::CaseBeingRefunded);
+        }
         if store::cases::is_reversed(&mut tx, charge.facts.transaction_id).await? {
             return Err(Error::RefundAfterReversal);
         }

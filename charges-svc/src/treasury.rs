@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use chassis::{
-    ids::DisbursementId,
+    clock::Timestamp,
+    ids::{CaseId, DisbursementId},
     money::{Currency, Money},
 };
 use db::{Insert, Update};
@@ -190,18 +191,21 @@ impl Service {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let closing = decision.closing();
-        let refunded = match about.refunded.case_id.filter(|_| is_paid_late) {
-            Some(of_case) => Some(store::cases::closing(&mut tx, of_case).await?),
-            None => None,
-        };
-        // It may be what that case's suspense was for, unless the refund that is on its way arrives.
-        if refunded == Some(None) {
-            return Err(Error::CaseBeingRefunded);
+        let mut refunded = None;
+        if let Some(of_case) = about.refunded.case_id.filter(|_| is_paid_late) {
+            if store::cases::lock_open(&mut tx, of_case).await? {
+                // The refund that is on its way may arrive all the same.
+                if store::disbursements::is_refunding(&mut tx, of_case).await? {
+                    return Err(Error::CaseBeingRefunded);
+                }
+                return self.take_for_suspense(tx, &case, of_case, now).await;
+            }
+            refunded = store::cases::closing(&mut tx, of_case).await?;
         }
         match decision {
             Decision::Release(_) => {}
             Decision::Refund if is_paid_late => {
-                if refunded.is_some_and(|closing| closing != Some(Closing::Release)) {
+                if about.refunded.case_id.is_some() && refunded != Some(Closing::Release) {
                     return refuse("must be release: the merchant was not given this money");
                 }
             }
@@ -231,6 +235,27 @@ impl Service {
         tx.commit().await?;
         let (id, closing) = (case.case_id, closing.code());
         tracing::warn!(case.id = %id, closing, "an operator closed the case");
+        closed.ok_or(Error::CaseNotFound)
+    }
+
+    /// Closes a case about what was paid late, and the case whose suspense that stands for: whatever
+    /// was decided, nothing is left to post.
+    async fn take_for_suspense(
+        &self,
+        mut tx: db::Tx,
+        late: &Case,
+        of_case: CaseId,
+        now: Timestamp,
+    ) -> Result<Case> {
+        let known = Closing::OutcomeKnown;
+        for (case_id, closing) in [(late.case_id, known), (of_case, Closing::Refund)] {
+            if store::cases::close(&mut tx, case_id, closing, now).await? == Update::NotThere {
+                return Err(Error::CaseClosed);
+            }
+        }
+        let closed = store::cases::find(&mut tx, late.case_id).await?;
+        tx.commit().await?;
+        tracing::warn!(case.id = %late.case_id, of_case.id = %of_case, "an operator closed the cases");
         closed.ok_or(Error::CaseNotFound)
     }
 }

@@ -268,7 +268,7 @@ async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<
     Ok(is_news)
 }
 
-/// Whether the rail paid an earlier refund of this case after it had failed, and nobody has decided
+/// Whether the rail paid another refund of this case after it had failed, and nobody has decided
 /// about that: then it is what the case's suspense was for, and nothing is left to decide.
 async fn take_late_refund(tx: &mut Tx, case_id: CaseId, now: Timestamp) -> Result<bool> {
     let Some(late) = store::disbursements::find_paid_late(tx, case_id).await? else {
@@ -315,7 +315,9 @@ async fn take_back_late(tx: &mut Tx, about: &Disbursement, now: Timestamp) -> Re
     match (decided, about.refunded.case_id) {
         // It had closed the case whose suspense it paid, so there was nothing to decide.
         (None | Some(Some(Closing::OutcomeKnown)), Some(refunded)) => {
-            store::cases::reopen(tx, refunded).await?;
+            if !take_late_refund(tx, refunded, now).await? {
+                store::cases::reopen(tx, refunded).await?;
+            }
         }
         (Some(_), _) => {
             let paid_late = CaseKind::PaidLate;

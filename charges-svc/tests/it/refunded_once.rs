@@ -172,6 +172,13 @@ async fn given_suspense_paid_late(mtn: &Mtn) -> (Shop, Case, Refund) {
     (shop, case, second)
 }
 
+async fn reopen(shop: &Shop, case_id: &str) {
+    let mut tx = shop.world.db.begin().await.unwrap();
+    let case_id = case_id.parse().unwrap();
+    store::cases::reopen(&mut tx, case_id).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
 async fn fail(shop: &Shop, refund: &Refund) {
     let failed = ResolveDisbursementRequest {
         id: refund.refund_id.clone(),
@@ -209,15 +216,24 @@ async fn what_was_paid_late_waits_for_the_second_refund_of_its_suspense() {
         ..CloseCaseRequest::default()
     };
     borne.set_action(Action::Release);
-    let refused = shop.world.operations.close_case(borne).await;
+    let refused = shop.world.operations.close_case(borne.clone()).await;
     check_refusal(refused, Code::FailedPrecondition, "CASE_BEING_REFUNDED");
     fail(&shop, &second).await;
-    // As if the second had arrived, the first had been borne, and the second had come back.
-    let mut tx = shop.world.db.begin().await.unwrap();
-    store::cases::reopen(&mut tx, case.case_id).await.unwrap();
-    tx.commit().await.unwrap();
-    let refused = close(&mut shop.world, &case, Action::Refund).await;
-    check_refusal(refused, Code::FailedPrecondition, "REFUND_PAID_LATE");
+    assert!(shop.open_cases().await.is_empty());
+    // As if the second had come back after somebody had borne the first.
+    reopen(&shop, &case.case_id.to_string()).await;
+    for action in [Action::Refund, Action::Release] {
+        let refused = close(&mut shop.world, &case, action).await;
+        check_refusal(refused, Code::FailedPrecondition, "REFUND_PAID_LATE");
+    }
+    // As the version before left them.
+    reopen(&shop, &borne.case_id).await;
+    shop.world.operations.close_case(borne).await.unwrap();
+    assert!(
+        shop.open_cases().await.is_empty(),
+        "one stands for the other"
+    );
+    assert_eq!(shop.balance().await, (2550, 0));
     assert_eq!(transfers(&shop.network), 1);
     shop.end().await;
 }
