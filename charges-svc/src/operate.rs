@@ -184,9 +184,9 @@ impl Service {
         };
         let credited = store::charges::find_credited_beside(tx, &charge.facts).await?;
         let is_reversed = store::cases::is_reversed(tx, transaction_id).await?;
-        let is_paid_late = store::disbursements::find_paid_late(tx, case.case_id).await?;
+        let late = store::disbursements::find_paid_late(tx, case.case_id).await?;
         let over = match credited {
-            _ if is_paid_late.is_some() => Some((Note::ReleasedOverPayment, Error::RefundPaidLate)),
+            _ if late.is_some() => Some((Note::ReleasedOverPayment, Error::RefundPaidLate)),
             _ if is_reversed => Some((Note::ReleasedOverReversal, Error::ReleaseAfterReversal)),
             Some(other) => {
                 let refusal = Error::ReleaseWouldCreditTwice(other);

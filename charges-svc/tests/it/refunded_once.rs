@@ -110,13 +110,7 @@ async fn a_refund_of_what_the_rail_took_back_meanwhile_is_not_sent() {
     shop.hours_pass(&refund).await;
     let refused = close(&mut shop.world, &reversed, Action::Refund).await;
     check_refusal(refused, Code::FailedPrecondition, "CASE_BEING_REFUNDED");
-    let failed = ResolveDisbursementRequest {
-        id: refund.refund_id.clone(),
-        outcome: Some(Outcome::FailedReason("RAIL_UNAVAILABLE".to_owned())),
-        evidence: "the rail took the payment back".to_owned(),
-    };
-    let mut treasury = shop.world.treasury.clone();
-    treasury.resolve_disbursement(failed).await.unwrap();
+    fail(&shop, &refund).await;
     shop.until_refund(&refund, DisbursementStatus::Failed).await;
     assert_eq!(transfers(&shop.network), 0);
     assert_eq!(shop.balance().await, (2550, 0));
@@ -136,13 +130,18 @@ async fn a_refund_that_waits_while_another_is_paid_late_is_not_sent() {
     mtn.set_float("0");
     let second = shop.refund(None).await.unwrap();
     shop.until_case(ShownKind::FloatEmpty).await;
+    pay_first_late(&shop, &mtn, &second).await;
+    shop.end().await;
+}
+
+/// Pays the first of two refunds late. The second stays where it is, though the float is filled.
+async fn pay_first_late(shop: &Shop, mtn: &Mtn, second: &Refund) {
     mtn.ends("SUCCESSFUL", None);
     shop.world.clock.advance(2 * HOUR).await.unwrap();
     shop.until_case(ShownKind::PaidLate).await;
     mtn.set_float("1000");
-    shop.hours_pass(&second).await;
+    shop.hours_pass(second).await;
     assert_eq!(transfers(&shop.network), 1);
-    shop.end().await;
 }
 
 /// A case's suspense of which the first refund failed and was paid all the same, while the second
@@ -163,12 +162,7 @@ async fn given_suspense_paid_late(mtn: &Mtn) -> (Shop, Case, Refund) {
         refund_id: second.expect("a refund is on its way"),
         ..first
     };
-    mtn.ends("SUCCESSFUL", None);
-    shop.world.clock.advance(2 * HOUR).await.unwrap();
-    shop.until_case(ShownKind::PaidLate).await;
-    mtn.set_float("1000");
-    shop.hours_pass(&second).await;
-    assert_eq!(transfers(&shop.network), 1);
+    pay_first_late(&shop, mtn, &second).await;
     (shop, case, second)
 }
 
@@ -183,7 +177,7 @@ async fn fail(shop: &Shop, refund: &Refund) {
     let failed = ResolveDisbursementRequest {
         id: refund.refund_id.clone(),
         outcome: Some(Outcome::FailedReason("RAIL_UNAVAILABLE".to_owned())),
-        evidence: "the payer has the first".to_owned(),
+        evidence: "the payer has it already".to_owned(),
     };
     let mut treasury = shop.world.treasury.clone();
     treasury.resolve_disbursement(failed).await.unwrap();
