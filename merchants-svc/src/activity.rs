@@ -25,6 +25,8 @@ chassis::closed_list! {
         TotpChanged = "TOTP_CHANGED",
         RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
         RecoveryCodeUsed = "RECOVERY_CODE_USED",
+        /// As many wrong codes as there may be before a pause, by somebody who knew the password.
+        WrongCodes = "WRONG_CODES",
         KeyCreated = "KEY_CREATED",
         KeyRevoked = "KEY_REVOKED",
         BusinessSubmitted = "BUSINESS_SUBMITTED",
@@ -65,6 +67,7 @@ impl Action {
             | Self::TotpChanged
             | Self::RecoveryCodesRenewed
             | Self::RecoveryCodeUsed
+            | Self::WrongCodes
             | Self::KeyCreated
             | Self::KeyRevoked
             | Self::BusinessSubmitted => false,
@@ -79,6 +82,7 @@ impl Action {
             Self::TotpChanged => Some(MailKind::TotpChanged),
             Self::RecoveryCodesRenewed => Some(MailKind::RecoveryCodesRenewed),
             Self::RecoveryCodeUsed => Some(MailKind::RecoveryCodeUsed),
+            Self::WrongCodes => Some(MailKind::WrongCodes),
             Self::KeyCreated => Some(MailKind::KeyCreated),
             Self::KeyRevoked => Some(MailKind::KeyRevoked),
             Self::WebhookChanged => Some(MailKind::WebhookChanged),

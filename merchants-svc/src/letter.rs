@@ -70,6 +70,11 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
             "A recovery code was used",
             "one of your recovery codes was used instead of your authenticator",
         ),
+        MailKind::WrongCodes => (
+            "Wrong codes were entered for your account",
+            "somebody who knows your password entered several wrong codes in place of your \
+             authenticator's",
+        ),
         MailKind::KeyCreated => ("An API key was created", "an API key was created"),
         MailKind::KeyRevoked => ("An API key was revoked", "an API key was revoked"),
         MailKind::WebhookChanged => (

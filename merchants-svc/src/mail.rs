@@ -32,6 +32,7 @@ chassis::closed_list! {
         TotpChanged = "TOTP_CHANGED",
         RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
         RecoveryCodeUsed = "RECOVERY_CODE_USED",
+        WrongCodes = "WRONG_CODES",
         KeyCreated = "KEY_CREATED",
         KeyRevoked = "KEY_REVOKED",
         WebhookChanged = "WEBHOOK_CHANGED",

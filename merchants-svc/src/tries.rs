@@ -44,6 +44,14 @@ impl Purpose {
     }
 }
 
+/// A try that need not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    BeforeMore,
+    /// The next one must wait, unless this one is right.
+    LastBeforePause,
+}
+
 /// What something is tried on. Kept as its SHA-256, so that addresses of strangers are not.
 #[derive(Clone, Debug)]
 pub struct Tried {

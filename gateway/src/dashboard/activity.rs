@@ -197,6 +197,7 @@ fn words(action: Action) -> &'static str {
         Action::TotpChanged => "Set up an authenticator",
         Action::RecoveryCodesRenewed => "Made recovery codes",
         Action::RecoveryCodeUsed => "Used a recovery code",
+        Action::WrongCodes => "Entered several wrong codes",
         Action::KeyCreated => "Created an API key",
         Action::KeyRevoked => "Revoked an API key",
         Action::BusinessSubmitted => "Sent the business details",

@@ -59,6 +59,7 @@ chassis::proto_list! {
         TotpChanged,
         RecoveryCodesRenewed,
         RecoveryCodeUsed,
+        WrongCodes,
         KeyCreated,
         KeyRevoked,
         BusinessSubmitted,

@@ -81,11 +81,9 @@ impl People {
             return Err(Error::LoginEnded);
         }
         let person_id = waiting.person_id;
-        self.try_on(&Tried::code(person_id)).await?;
+        let mut tx = self.begin_with_code(person_id, code, &origin).await?;
         let login = Login::begin(person_id, false, origin.clone(), self.clock.now());
         let token = Token::new();
-        let mut tx = self.db.begin().await?;
-        self.take_code(&mut tx, person_id, code, &origin).await?;
         let which = Ended::One(waiting.login_id);
         if store::logins::end(&mut tx, person_id, which, self.clock.now()).await? == 0 {
             return Err(Error::LoginEnded);
@@ -193,12 +191,7 @@ impl People {
                 store::tries::clear(&mut tx, &tried).await?;
                 tx
             }
-            Proof::Code(code) => {
-                self.try_on(&Tried::code(person_id)).await?;
-                let mut tx = self.db.begin().await?;
-                self.take_code(&mut tx, person_id, &code, origin).await?;
-                tx
-            }
+            Proof::Code(code) => self.begin_with_code(person_id, &code, origin).await?,
         };
         let now = self.clock.now();
         if store::logins::confirm(&mut tx, login.login_id, now).await? == Update::NotThere {

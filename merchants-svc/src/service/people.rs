@@ -23,7 +23,7 @@ use crate::{
     person::{EmailAddress, Membership, Person, Role},
     store,
     token::{Token, TokenSha256},
-    tries::Tried,
+    tries::{Allowed, Tried},
 };
 
 /// What merchants-svc does for the people who use the dashboard.
@@ -323,17 +323,13 @@ impl People {
     ///
     /// # Errors
     /// [`Error::TooManyTries`] if it must wait.
-    pub(super) async fn try_on(&self, tried: &Tried) -> Result<(), Error> {
+    pub(super) async fn try_on(&self, tried: &Tried) -> Result<Allowed, Error> {
         self.try_in(&mut self.db.write().await?, tried).await
     }
 
-    pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
+    pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<Allowed, Error> {
         let now = self.clock.now();
-        match store::tries::take(conn, tried, now).await? {
-            Some(until) => Err(Error::TooManyTries(
-                until.since(now).max(Duration::from_secs(1)),
-            )),
-            None => Ok(()),
-        }
+        let taken = store::tries::take(conn, tried, now).await?;
+        taken.map_err(|until| Error::TooManyTries(until.since(now).max(Duration::from_secs(1))))
     }
 }

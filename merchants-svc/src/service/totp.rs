@@ -11,7 +11,7 @@ use crate::{
     store,
     token::sha256,
     totp::{self, RECOVERY_CODES, TotpSecret, TypedCode},
-    tries::Tried,
+    tries::{Allowed, Tried},
 };
 
 /// A secret to show, for an authenticator to take.
@@ -90,11 +90,36 @@ impl People {
         Ok(codes)
     }
 
-    /// Uses up a code of the person, whose try was counted, and forgets the tries.
-    ///
+    /// Begins a transaction that uses up a code of the person, and forgets the tries. Counts the try
+    /// first. Tells the person when there must now be a pause: one who guesses for long enough is
+    /// right some day, so the pause alone is not enough.
+    pub(super) async fn begin_with_code(
+        &self,
+        person_id: PersonId,
+        code: &TypedCode,
+        origin: &Origin,
+    ) -> Result<Tx, Error> {
+        let counted = self.try_on(&Tried::code(person_id)).await?;
+        let mut tx = self.db.begin().await?;
+        let taken = self.take_code(&mut tx, person_id, code, origin).await;
+        match (taken, counted) {
+            (Ok(()), _) => Ok(tx),
+            (Err(Error::WrongCode), Allowed::LastBeforePause) => {
+                drop(tx);
+                let mut tx = self.db.begin().await?;
+                self.note(&mut tx, person_id, Action::WrongCodes, origin.clone())
+                    .await?;
+                self.commit(tx).await?;
+                tracing::warn!(person.id = %person_id, "as many wrong codes as may be tried");
+                Err(Error::WrongCode)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
     /// # Errors
     /// [`Error::WrongCode`]; the transaction must then not be committed.
-    pub(super) async fn take_code(
+    async fn take_code(
         &self,
         tx: &mut Tx,
         person_id: PersonId,

@@ -53,7 +53,7 @@ pub async fn note_as(tx: &mut Tx, activity_id: ActivityId, deed: &Deed) -> Resul
         return Ok(());
     };
     let tried = Tried::notice(deed.person_id, kind);
-    if tries::take(tx, &tried, deed.at).await?.is_some() {
+    if tries::take(tx, &tried, deed.at).await?.is_err() {
         return Ok(());
     }
     let mail = NewMail {

@@ -1,13 +1,19 @@
 //! Counts of tries.
 
+use std::cmp::Ordering;
+
 use chassis::clock::Timestamp;
 use db::{Conn, Result};
 
-use crate::tries::Tried;
+use crate::tries::{Allowed, Tried};
 
 /// Counts a try before it is made, so that many at once are counted too. Returns until when there
 /// is a pause, if this one is too many.
-pub async fn take(conn: &mut Conn, tried: &Tried, now: Timestamp) -> Result<Option<Timestamp>> {
+pub async fn take(
+    conn: &mut Conn,
+    tried: &Tried,
+    now: Timestamp,
+) -> Result<std::result::Result<Allowed, Timestamp>> {
     let (taken, ends_at): (i64, Timestamp) = conn
         .sql(
             "insert into tries (purpose, subject, taken, ends_at) values ($1, $2, 1, $3)
@@ -24,7 +30,11 @@ pub async fn take(conn: &mut Conn, tried: &Tried, now: Timestamp) -> Result<Opti
         .bind(tried.purpose.most())
         .one()
         .await?;
-    Ok((taken > tried.purpose.most()).then_some(ends_at))
+    Ok(match taken.cmp(&tried.purpose.most()) {
+        Ordering::Less => Ok(Allowed::BeforeMore),
+        Ordering::Equal => Ok(Allowed::LastBeforePause),
+        Ordering::Greater => Err(ends_at),
+    })
 }
 
 /// Forgets the tries: one was right.
