@@ -84,6 +84,7 @@ impl Service {
         for merchant_id in &unsettled {
             // One that cannot be settled does not keep the others from it.
             if let Err(error) = self.settle_merchant(*merchant_id, day, now).await {
+                metrics::counter!("daily_settlement_errors_total").increment(1);
                 tracing::error!(
                     merchant.id = %merchant_id,
                     error = %chain(&error),

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use chassis::ids::PersonId;
 
-use crate::{mail::MailKind, person::EmailAddress, token::sha256};
+use crate::{
+    mail::MailKind,
+    person::EmailAddress,
+    token::{TokenSha256, sha256},
+};
 
 chassis::closed_list! {
     /// What is tried.
@@ -62,6 +66,12 @@ pub struct Tried {
 impl Tried {
     pub fn password(email: &EmailAddress) -> Self {
         Self::new(Purpose::Password, email.as_str())
+    }
+
+    /// In a browser that had this login of the person's before.
+    pub fn password_after(email: &EmailAddress, earlier: &TokenSha256) -> Self {
+        let subject = format!("{} {}", email.as_str(), earlier.as_str());
+        Self::new(Purpose::Password, &subject)
     }
 
     /// Not by the address: strangers know it.

@@ -87,6 +87,7 @@ pub async fn serve(
     frame.work(sweeping, sweeper);
     if sockets.admin.is_some() {
         frame.show_oldest("sessions_outbox_oldest_seconds", outbox::OLDEST);
+        frame.show_oldest("sessions_to_expire_oldest_seconds", store::OLDEST_TO_EXPIRE);
     }
 
     let service = Service {

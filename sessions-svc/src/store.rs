@@ -255,6 +255,11 @@ pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<Sessi
     Ok(expired.into_iter().map(|(id,)| id).collect())
 }
 
+/// Since when the session is over that has been so for longest and is not noted as EXPIRED yet. In
+/// the future if all are noted.
+pub const OLDEST_TO_EXPIRE: &str =
+    "select expires_at from sessions where status = 'PENDING' order by expires_at limit 1";
+
 /// When the next session expires, or the next key may be forgotten.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
     let (expiry, forgetting): (Option<Timestamp>, Option<Timestamp>) = conn

@@ -149,6 +149,10 @@ pub async fn serve(
         queues: service.attempts.queues.clone(),
     };
     frame.work(replays, replaying);
+    if sockets.admin.is_some() {
+        let oldest = store::attempts::OLDEST_DUE;
+        frame.show_oldest("webhook_deliveries_due_oldest_seconds", oldest);
+    }
     frame.serve(doors(service), sockets).await
 }
 

@@ -1,5 +1,7 @@
-//! The cookie that holds a login's secret. The browser keeps it until it is closed; how long a login
-//! lasts is up to merchants-svc.
+//! The cookie that holds a login's secret, and the one by which a browser is known at its next login.
+//! The browser keeps the first until it is closed; how long a login lasts is up to merchants-svc.
+
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 use sha2::{Digest as _, Sha256};
@@ -10,7 +12,10 @@ use crate::error::Error;
 /// Longest secret that is looked up.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// How the cookie is named and marked at one address.
+/// For as long as merchants-svc remembers a login that is over.
+const EARLIER_KEPT: Duration = Duration::from_hours(30 * 24);
+
+/// How the cookies are named and marked at one address.
 #[derive(Clone, Copy, Debug)]
 pub struct LoginCookie {
     /// Only sent over HTTPS, and with a name that nobody else may set. Browsers refuse such a cookie
@@ -32,40 +37,65 @@ impl LoginCookie {
         }
     }
 
+    fn earlier_name(self) -> &'static str {
+        match self.is_secure {
+            true => "__Host-earlier-login",
+            false => "earlier-login",
+        }
+    }
+
     /// The value of Set-Cookie that begins a login.
     pub fn set(self, token: &str) -> Result<HeaderValue, Error> {
-        let mut value = HeaderValue::try_from(self.text(token)).map_err(Error::internal)?;
-        value.set_sensitive(true);
-        Ok(value)
+        sensitive(self.text(self.name(), token))
+    }
+
+    /// The value of Set-Cookie by which this browser is known once the login is over. It has only what
+    /// is stored of the login's secret, so nobody is logged in by it.
+    pub fn set_earlier(self, token: &str) -> Result<HeaderValue, Error> {
+        let digest = hex::encode(Sha256::digest(token));
+        let text = self.text(self.earlier_name(), &digest);
+        sensitive(format!("{text}; Max-Age={}", EARLIER_KEPT.as_secs()))
     }
 
     /// The value of Set-Cookie that makes the browser forget it.
     pub fn clear(self) -> HeaderValue {
-        let cleared = format!("{}; Max-Age=0", self.text(""));
+        let cleared = format!("{}; Max-Age=0", self.text(self.name(), ""));
         HeaderValue::try_from(cleared).unwrap_or(HeaderValue::from_static(""))
     }
 
-    fn text(self, token: &str) -> String {
+    fn text(self, name: &str, value: &str) -> String {
         let secure = if self.is_secure { "; Secure" } else { "" };
-        format!(
-            "{}={token}; Path=/; HttpOnly; SameSite=Lax{secure}",
-            self.name()
-        )
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{secure}")
     }
 
-    /// The SHA-256 of the secret that a browser sent. `None` without one, or with two: then one of
-    /// them is not ours.
+    /// The SHA-256 of the secret that a browser sent.
     pub fn read(self, headers: &HeaderMap) -> Option<[u8; 32]> {
-        let lines = headers.get_all(COOKIE).iter();
-        let pairs = lines
-            .filter_map(|line| line.to_str().ok())
-            .flat_map(|line| line.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='));
-        let mut tokens = pairs.filter(|(name, _)| *name == self.name());
-        let (_, token) = tokens.next()?;
-        let is_whole = (1..=TOKEN_BYTES_MAX).contains(&token.len());
-        (is_whole && tokens.next().is_none()).then(|| Sha256::digest(token).into())
+        value(headers, self.name()).map(|token| Sha256::digest(token).into())
     }
+
+    /// The SHA-256 of the secret of a login that this browser had before.
+    pub fn read_earlier(self, headers: &HeaderMap) -> Option<Vec<u8>> {
+        hex::decode(value(headers, self.earlier_name())?).ok()
+    }
+}
+
+fn sensitive(text: String) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::try_from(text).map_err(Error::internal)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// A cookie that a browser sent. `None` without one, or with two: then one of them is not ours.
+fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).iter();
+    let pairs = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(sent, _)| *sent == name);
+    let (_, value) = values.next()?;
+    let is_whole = (1..=TOKEN_BYTES_MAX).contains(&value.len());
+    (is_whole && values.next().is_none()).then_some(value)
 }
 
 #[cfg(test)]
@@ -91,6 +121,13 @@ mod tests {
         assert_eq!(
             set,
             "__Host-login=secret; Path=/; HttpOnly; SameSite=Lax; Secure"
+        );
+        let earlier = cookie.set_earlier("secret").expect("a header value");
+        let earlier = earlier.to_str().expect("text");
+        assert_eq!(
+            earlier,
+            "__Host-earlier-login=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b; \
+             Path=/; HttpOnly; SameSite=Lax; Secure; Max-Age=2592000"
         );
         let cleared = cookie.clear();
         assert!(cleared.to_str().expect("text").ends_with("; Max-Age=0"));

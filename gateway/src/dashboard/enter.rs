@@ -73,6 +73,7 @@ pub async fn log_in(
         email: fields.get("email").to_owned(),
         password: fields.exact("password").to_owned(),
         origin: visitor.origin(),
+        earlier_token_sha256: dashboard.cookie.read_earlier(&headers).unwrap_or_default(),
     };
     let begun = dashboard.people.once(
         backend::DEADLINE,
@@ -86,11 +87,13 @@ pub async fn log_in(
             return Ok(login_form(fields.get("email"), Some(&carried)).refuse(status, Some(notice)));
         }
     };
-    let answer = match begun.needs_code {
-        true => code_form(&carried).respond(StatusCode::OK),
-        false => dashboard.arrive(&begun.token, &visitor, &carried).await?,
-    };
-    Ok(dashboard.with_cookie(answer, &begun.token)?)
+    match begun.needs_code {
+        true => {
+            let answer = code_form(&carried).respond(StatusCode::OK);
+            Ok(dashboard.with_cookie(answer, &begun.token)?)
+        }
+        false => Ok(dashboard.arrive(&begun.token, &visitor, &carried).await?),
+    }
 }
 
 pub async fn show_code(
@@ -130,10 +133,7 @@ pub async fn enter_code(
         |mut people, request| async move { people.enter_code(request).await },
     );
     match begun.await {
-        Ok(begun) => {
-            let answer = dashboard.arrive(&begun.token, &visitor, &carried).await?;
-            Ok(dashboard.with_cookie(answer, &begun.token)?)
-        }
+        Ok(begun) => Ok(dashboard.arrive(&begun.token, &visitor, &carried).await?),
         Err(error) => {
             let wrong = "This code is not right, or was used before. Wait for the next one.";
             let (status, notice) = refusal(error, wrong)?;
@@ -199,8 +199,22 @@ pub fn refusal(error: Error, wrong: &'static str) -> Result<(StatusCode, Phrase)
 }
 
 impl Dashboard {
-    /// Goes on as the person of this new login.
+    /// Goes on as the person of this new login, in a browser that is known from now on.
     async fn arrive(
+        &self,
+        token: &str,
+        visitor: &Visitor,
+        carried: &Carried,
+    ) -> Result<Response, Error> {
+        let answer = self.first_page(token, visitor, carried).await?;
+        let mut answer = self.with_cookie(answer, token)?;
+        let earlier = self.cookie.set_earlier(token)?;
+        answer.headers_mut().append(SET_COOKIE, earlier);
+        Ok(answer)
+    }
+
+    /// What somebody sees who has just logged in.
+    async fn first_page(
         &self,
         token: &str,
         visitor: &Visitor,

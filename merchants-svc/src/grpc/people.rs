@@ -162,9 +162,11 @@ impl PeopleService for PeopleGrpc {
         let request = request.into_inner();
         // Nobody has an address that is none.
         let email: EmailAddress = request.email.parse().map_err(|_| Error::WrongPassword)?;
+        let password = request.password.into();
+        let earlier = TokenSha256::parse(&request.earlier_token_sha256);
         let origin = parse_origin(request.origin);
-        let begun = self.0.log_in(&email, request.password.into(), origin).await;
-        Ok(Response::new(begun?.into()))
+        let begun = self.0.log_in(&email, password, earlier, origin).await?;
+        Ok(Response::new(begun.into()))
     }
 
     async fn enter_code(

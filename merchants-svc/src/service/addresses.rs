@@ -11,6 +11,7 @@ use crate::{
     link::LinkPurpose,
     login::Ended,
     mail::{MailKind, NewMail},
+    password::Lane,
     person::{EmailAddress, Person},
     store,
     token::TokenSha256,
@@ -95,7 +96,9 @@ impl People {
         drop(conn);
         let old = person.ok_or(Error::LinkNotFound)?.email;
         let tried = Tried::password(&old);
-        let (person, renewed) = self.check_password(&old, password, &tried).await?;
+        let (person, renewed) = self
+            .check_password(&old, password, &tried, Lane::Known)
+            .await?;
         let mut tx = self.db.begin().await?;
         let locked = store::people::lock(&mut tx, person_id).await?;
         let locked = locked.ok_or(Error::LinkNotFound)?;

@@ -11,7 +11,7 @@ use crate::{
     activity::{Action, Origin},
     error::Error,
     login::{BegunLogin, Ended, Identity, Login},
-    password::{PasswordHash, Verdict},
+    password::{Lane, PasswordHash, Verdict},
     person::{EmailAddress, Person},
     store,
     token::{Token, TokenSha256},
@@ -30,15 +30,17 @@ pub enum Proof {
 }
 
 impl People {
-    /// Begins a login. Does the same for an address that nobody has.
+    /// Begins a login. Does the same for an address that nobody has. `earlier` is a login that the
+    /// browser had before.
     pub async fn log_in(
         &self,
         email: &EmailAddress,
         password: SecretString,
+        earlier: Option<TokenSha256>,
         origin: Origin,
     ) -> Result<BegunLogin, Error> {
-        let tried = Tried::password(email);
-        let (person, renewed) = self.check_password(email, password, &tried).await?;
+        let (tried, lane) = self.tried_as(email, earlier).await?;
+        let (person, renewed) = self.check_password(email, password, &tried, lane).await?;
         let needs_code = person.totp_secret.is_some();
         let login = Login::begin(
             person.person_id,
@@ -66,6 +68,22 @@ impl People {
         store::tries::clear(&mut tx, &tried).await?;
         tx.commit().await?;
         Ok(BegunLogin { token, needs_code })
+    }
+
+    /// How the tries of a browser are counted: by themselves in one that had a login of whoever has
+    /// this address, so that strangers who try it keep nobody out, and together in all others.
+    async fn tried_as(
+        &self,
+        email: &EmailAddress,
+        earlier: Option<TokenSha256>,
+    ) -> Result<(Tried, Lane), Error> {
+        if let Some(earlier) = earlier {
+            let mut conn = self.db.read().await?;
+            if store::logins::was_of(&mut conn, &earlier, email).await? {
+                return Ok((Tried::password_after(email, &earlier), Lane::Known));
+            }
+        }
+        Ok((Tried::password(email), Lane::Stranger))
     }
 
     /// Ends the login that waits for a code, and begins one that has passed it: whoever knew the
@@ -185,7 +203,9 @@ impl People {
             Proof::Password(password) => {
                 let email = self.find(person_id).await?.email;
                 let tried = Tried::confirmation(person_id);
-                let (_, renewed) = self.check_password(&email, password, &tried).await?;
+                let (_, renewed) = self
+                    .check_password(&email, password, &tried, Lane::Known)
+                    .await?;
                 let mut tx = self.db.begin().await?;
                 self.store_renewed(&mut tx, person_id, renewed).await?;
                 store::tries::clear(&mut tx, &tried).await?;
@@ -235,8 +255,9 @@ impl People {
         email: &EmailAddress,
         password: SecretString,
         tried: &Tried,
+        lane: Lane,
     ) -> Result<(Person, Option<PasswordHash>), Error> {
-        let turn = self.hasher.turn()?;
+        let turn = self.hasher.turn(lane)?;
         self.try_on(tried).await?;
         let found = store::people::find_by_email(&mut self.db.read().await?, email).await?;
         let stored = found.as_ref().map(|person| person.password_hash.clone());

@@ -11,7 +11,7 @@ use crate::{
     link::LinkPurpose,
     login::Ended,
     mail::MailKind,
-    password::{self, PasswordHash},
+    password::{self, Lane, PasswordHash},
     person::{EmailAddress, Person},
     store,
     token::TokenSha256,
@@ -145,7 +145,7 @@ impl People {
             field: "password",
             message: message.into(),
         })?;
-        Ok(self.hasher.turn()?.hash(password).await?)
+        Ok(self.hasher.turn(Lane::Known)?.hash(password).await?)
     }
 
     /// Whoever knew the old password is logged out, wrong tries are no longer counted, and no link

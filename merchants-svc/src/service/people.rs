@@ -19,7 +19,7 @@ use crate::{
     login::Lifetime,
     mail::{MailKind, NewMail},
     merchant::Merchant,
-    password::Hasher,
+    password::{Hasher, Lane},
     person::{EmailAddress, Membership, Person, Role},
     store,
     token::{Token, TokenSha256},
@@ -53,7 +53,7 @@ pub struct SignUp {
 impl People {
     /// Makes a person and a merchant, or mails who has the address. Does the same work for both.
     pub async fn sign_up(&self, new: SignUp) -> Result<(), Error> {
-        let turn = self.hasher.turn()?;
+        let turn = self.hasher.turn(Lane::Stranger)?;
         self.try_on(&Tried::mail(&new.email)).await?;
         let password_hash = turn.hash(new.password).await?;
         let now = self.clock.now();
@@ -119,7 +119,7 @@ impl People {
         let merchant = merchant.ok_or(Error::MerchantNotFound)?;
         // Nobody knows it: the link is the only way in.
         let password = SecretString::from(Token::new().expose().to_owned());
-        let password_hash = self.hasher.turn()?.hash(password).await?;
+        let password_hash = self.hasher.turn(Lane::Known)?.hash(password).await?;
         let now = self.clock.now();
         let person = Person {
             person_id: PersonId::new(),
@@ -184,7 +184,9 @@ impl People {
         drop(conn);
         let email = person.ok_or(Error::LinkNotFound)?.email;
         let tried = Tried::password(&email);
-        let (person, renewed) = self.check_password(&email, password, &tried).await?;
+        let (person, renewed) = self
+            .check_password(&email, password, &tried, Lane::Known)
+            .await?;
         let mut tx = self.db.begin().await?;
         let locked = store::people::lock(&mut tx, person.person_id).await?;
         // Changed since it was read: by who has reset it.

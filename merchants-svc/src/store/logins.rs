@@ -8,6 +8,7 @@ use db::{Conn, Result, Tx, Update};
 
 use crate::{
     login::{Ended, Lifetime, Login},
+    person::EmailAddress,
     token::TokenSha256,
 };
 
@@ -43,6 +44,20 @@ pub async fn find(conn: &mut Conn, token: &TokenSha256) -> Result<Option<Login>>
     .bind(token.as_str().to_owned())
     .optional()
     .await
+}
+
+/// Whether this was a whole login of whoever has this address, ended or not.
+pub async fn was_of(conn: &mut Conn, token: &TokenSha256, email: &EmailAddress) -> Result<bool> {
+    let found: Option<(LoginId,)> = conn
+        .sql(
+            "select login_id from logins join people on people.person_id = logins.person_id
+             where token_sha256 = $1 and email = $2 and not needs_code",
+        )
+        .bind(token.as_str().to_owned())
+        .bind(email.clone())
+        .optional()
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Notes that a login was used.

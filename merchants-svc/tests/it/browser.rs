@@ -137,10 +137,25 @@ impl Browser {
     }
 
     pub async fn try_log_in(&self, email: &str, password: &str) -> Result<LogInResponse, Status> {
+        self.try_log_in_after("", email, password).await
+    }
+
+    /// In a browser that had a login with this token before; with none if it is empty.
+    pub async fn try_log_in_after(
+        &self,
+        earlier: &str,
+        email: &str,
+        password: &str,
+    ) -> Result<LogInResponse, Status> {
+        let earlier_token_sha256 = match earlier {
+            "" => Vec::new(),
+            token => sha256(token),
+        };
         let request = LogInRequest {
             email: email.to_owned(),
             password: password.to_owned(),
             origin: origin(),
+            earlier_token_sha256,
         };
         let begun = self.people.clone().log_in(request).await;
         begun.map(Response::into_inner)

@@ -12,13 +12,13 @@ use chassis::{
 };
 use futures::future::join_all;
 use proto::merchants::{
-    ChangePasswordRequest, EndLoginsRequest, InvitePersonRequest, ListLoginsRequest,
+    ChangePasswordRequest, EndLoginsRequest, InvitePersonRequest, ListLoginsRequest, LogOutRequest,
     confirm_request::Proof, end_logins_request::Which,
     people_operations_client::PeopleOperationsClient,
 };
 use tonic::Code;
 
-use crate::browser::{Browser, MINUTE, OTHER_PASSWORD, PASSWORD, origin};
+use crate::browser::{Browser, MINUTE, OTHER_PASSWORD, PASSWORD, origin, sha256};
 
 const AMA: &str = "ama@example.com";
 
@@ -53,6 +53,38 @@ async fn five_wrong_passwords_pause_an_address_known_or_not() {
         // A right one is forgiving.
         browser.log_in(AMA).await;
     }
+}
+
+#[tokio::test]
+async fn strangers_tries_keep_nobody_out_of_a_browser_that_was_logged_in() {
+    const ESI: &str = "esi@example.com";
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    browser.sign_up(ESI).await;
+    let (amas, esis) = (browser.log_in(AMA).await, browser.log_in(ESI).await);
+    let log_out = LogOutRequest {
+        token_sha256: sha256(&amas),
+    };
+    browser.people.log_out(log_out).await.unwrap();
+    for _ in 0..5 {
+        let refused = browser.try_log_in(AMA, "wrong").await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    for strangers in ["", "made up", &esis] {
+        let paused = browser.try_log_in_after(strangers, AMA, PASSWORD).await;
+        check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+    }
+    browser
+        .try_log_in_after(&amas, AMA, PASSWORD)
+        .await
+        .unwrap();
+    // Whoever has taken the cookie gets no more tries than others.
+    for _ in 0..5 {
+        let refused = browser.try_log_in_after(&amas, AMA, "wrong").await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    let paused = browser.try_log_in_after(&amas, AMA, PASSWORD).await;
+    check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
 }
 
 #[tokio::test]

@@ -191,6 +191,24 @@ async fn a_half_login_is_good_for_a_code_alone_and_its_token_dies_with_it() {
 }
 
 #[tokio::test]
+async fn a_half_login_makes_no_browser_known() {
+    let mut browser = Browser::start().await;
+    let (authenticator, _, _) = browser.enrol().await;
+    let half = browser.half_log_in().await;
+    for _ in 0..5 {
+        let refused = browser.try_log_in(AMA, "wrong").await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    let paused = browser.try_log_in_after(&half, AMA, PASSWORD).await;
+    check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+    browser.wait(MINUTE).await;
+    let code = authenticator.code(&browser);
+    let whole = browser.enter_code(&half, &code).await.unwrap().token;
+    let begun = browser.try_log_in_after(&whole, AMA, PASSWORD).await;
+    assert!(begun.unwrap().needs_code);
+}
+
+#[tokio::test]
 async fn each_code_is_taken_once() {
     let mut browser = Browser::start().await;
     let (authenticator, token, codes, used) = browser.enrol_by_code().await;

@@ -7,6 +7,7 @@ mod balance;
 mod fill;
 mod filters;
 mod isolation;
+mod known_browser;
 mod lists;
 mod overview;
 mod payment_link;
@@ -104,8 +105,7 @@ impl Person {
         let login = [("email", self.email.as_str()), ("password", PASSWORD)];
         let entered = self.post("/login", &login).await;
         entered.leads_to("/");
-        let cookie = entered.headers["set-cookie"].to_str().unwrap();
-        self.cookie = cookie.split(';').next().unwrap().to_owned();
+        self.cookie = entered.cookies().swap_remove(0);
     }
 
     /// The link with this in its path that was mailed to this address.
@@ -256,6 +256,13 @@ impl Page {
             headers: response.headers().clone(),
             html: response.text().await.unwrap(),
         }
+    }
+
+    /// The cookies that it sets, as they are sent back.
+    fn cookies(&self) -> Vec<String> {
+        let lines = self.headers.get_all("set-cookie").iter();
+        let pairs = lines.map(|line| line.to_str().unwrap().split(';').next().unwrap().to_owned());
+        pairs.collect()
     }
 
     /// The value of a hidden field.

@@ -60,6 +60,42 @@ macro_rules! begun_columns {
     };
 }
 
+/// `waiting`: endpoints with a waiting delivery, due or not. Steps from endpoint to endpoint over an
+/// index, so that a long queue costs no more than a single delivery.
+macro_rules! endpoints_with_work {
+    () => {
+        "waiting (endpoint_id) as (
+             select (select endpoint_id from deliveries
+                     where claim is null and due_at is not null
+                     order by endpoint_id limit 1)
+             union all
+             select (select d.endpoint_id from deliveries d
+                     where d.claim is null and d.due_at is not null
+                       and d.endpoint_id > w.endpoint_id
+                     order by d.endpoint_id limit 1)
+             from waiting w where w.endpoint_id is not null
+         )"
+    };
+}
+
+/// Since when the first delivery is due to an endpoint that is switched on and to which no attempt
+/// runs. Others wait because of their endpoint, and these only for us.
+pub const OLDEST_DUE: &str = concat!(
+    "with recursive ",
+    endpoints_with_work!(),
+    ", first as (
+         select (select d.due_at from deliveries d
+                 where d.endpoint_id = e.endpoint_id
+                   and d.claim is null and d.due_at is not null
+                 order by d.due_at limit 1) as due_at
+         from waiting w join endpoints e on e.endpoint_id = w.endpoint_id
+         where e.enabled
+           and not exists (select 1 from deliveries d
+                           where d.endpoint_id = e.endpoint_id and d.claim is not null)
+     )
+     select due_at from first where due_at is not null order by due_at limit 1"
+);
+
 /// An endpoint with a waiting delivery and room for more attempts.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct EndpointQueue {
@@ -71,25 +107,13 @@ pub struct EndpointQueue {
 /// Endpoints that are switched on, have a waiting delivery (due or not), and have fewer than
 /// `running_max` running attempts. Those with something due `now` come first, and of these, those
 /// with the fewest running attempts.
-///
-/// Steps from endpoint to endpoint over an index, so that a long queue costs no more than a single
-/// delivery.
 pub async fn waiting(db: &Db, running_max: usize, now: Timestamp) -> Result<Vec<EndpointQueue>> {
     db.read()
         .await?
-        .sql(
-            "with recursive waiting (endpoint_id) as (
-                 select (select endpoint_id from deliveries
-                         where claim is null and due_at is not null
-                         order by endpoint_id limit 1)
-                 union all
-                 select (select d.endpoint_id from deliveries d
-                         where d.claim is null and d.due_at is not null
-                           and d.endpoint_id > w.endpoint_id
-                         order by d.endpoint_id limit 1)
-                 from waiting w where w.endpoint_id is not null
-             ),
-             found as (
+        .sql(concat!(
+            "with recursive ",
+            endpoints_with_work!(),
+            ", found as (
                  select e.merchant_id,
                         (select d.due_at from deliveries d
                          where d.endpoint_id = e.endpoint_id
@@ -102,8 +126,8 @@ pub async fn waiting(db: &Db, running_max: usize, now: Timestamp) -> Result<Vec<
              )
              select merchant_id, due_at from found
              where due_at is not null and running < $1
-             order by case when due_at <= $3 then 0 else 1 end, running, due_at limit $2",
-        )
+             order by case when due_at <= $3 then 0 else 1 end, running, due_at limit $2"
+        ))
         .bind(bound(running_max))
         .bind(ENDPOINTS_FOUND)
         .bind(now)
@@ -534,5 +558,87 @@ impl EndpointMark {
             }
         }
         marks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::TestDb;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_waits_for_us_is_the_oldest() {
+        let database = TestDb::new("webhooks-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        let mut tx = db.begin().await.unwrap();
+        let oldest = tx.sql(OLDEST_DUE).optional::<(Timestamp,)>().await;
+        assert_eq!(oldest.unwrap(), None);
+        // Its queue waits for what runs; nobody delivers to the second; the third has room.
+        for (endpoint, is_enabled, due, claims) in [
+            (1, true, 1, &[None, Some(9)][..]),
+            (2, false, 2, &[None]),
+            (3, true, 3, &[None]),
+            (4, true, 4, &[None]),
+        ] {
+            insert(&mut tx, endpoint, is_enabled, at(due), claims).await;
+        }
+        let oldest = tx.sql(OLDEST_DUE).optional::<(Timestamp,)>().await;
+        assert_eq!(oldest.unwrap(), Some((at(3),)));
+        drop(tx);
+        db.close().await;
+    }
+
+    fn at(minute: u32) -> Timestamp {
+        format!("2026-11-29T09:0{minute}:00.000Z").parse().unwrap()
+    }
+
+    /// An endpoint and a delivery for each claim, or for none.
+    async fn insert(
+        tx: &mut Tx,
+        endpoint: u128,
+        is_enabled: bool,
+        due_at: Timestamp,
+        claims: &[Option<u128>],
+    ) {
+        let endpoint = Uuid::from_u128(endpoint);
+        tx.sql(
+            "insert into endpoints (endpoint_id, merchant_id, url, events, enabled, secret,
+                                    created_at, updated_at)
+             values ($1, $1, '', '', $2, '', $3, $3)",
+        )
+        .bind(endpoint)
+        .bind(is_enabled)
+        .bind(due_at)
+        .run()
+        .await
+        .unwrap();
+        for (n, claim) in claims.iter().enumerate() {
+            let id = format!("{endpoint} {n}");
+            tx.sql(
+                "insert into events (event_id, merchant_id, event_type, body, created_at)
+                 values ($1, $2, '', '', $3)",
+            )
+            .bind(id.clone())
+            .bind(endpoint)
+            .bind(due_at)
+            .run()
+            .await
+            .unwrap();
+            tx.sql(
+                "insert into deliveries (delivery_id, event_id, event_type, merchant_id,
+                     endpoint_id, status, attempts_count, failures, manual_waiting, manual_running,
+                     due_at, created_at, claim)
+                 values ($1, $1, '', $2, $2, 'PENDING', 0, 0, 0, false, $3, $3, $4)",
+            )
+            .bind(id)
+            .bind(endpoint)
+            .bind(due_at)
+            .bind(claim.map(Uuid::from_u128))
+            .run()
+            .await
+            .unwrap();
+        }
     }
 }
