@@ -25,7 +25,7 @@ chassis::closed_list! {
         TotpChanged = "TOTP_CHANGED",
         RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
         RecoveryCodeUsed = "RECOVERY_CODE_USED",
-        /// As many wrong codes as there may be before a pause, by somebody who knew the password.
+        /// Five wrong codes within a day, by somebody who knew the password or was logged in.
         WrongCodes = "WRONG_CODES",
         KeyCreated = "KEY_CREATED",
         KeyRevoked = "KEY_REVOKED",

@@ -72,8 +72,8 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
         ),
         MailKind::WrongCodes => (
             "Wrong codes were entered for your account",
-            "somebody who knows your password entered several wrong codes in place of your \
-             authenticator's",
+            "five wrong codes were entered within a day, in place of your authenticator's, by somebody \
+             who knows your password or is logged in as you",
         ),
         MailKind::KeyCreated => ("An API key was created", "an API key was created"),
         MailKind::KeyRevoked => ("An API key was revoked", "an API key was revoked"),

@@ -2,8 +2,8 @@
 //!
 //! Hashing one takes 19 MiB and a core for tens of milliseconds, so a few threads of low priority do
 //! it, and rest nearly all of the time while many strangers come: a flood of logins must not slow
-//! down what else the machine does. Those whom we know have a queue of their own, which no flood
-//! fills. Who comes when too many wait is refused at once.
+//! down what else the machine does. Those whom we know have a queue of their own, which strangers do
+//! not fill. Who comes when too many wait is refused at once.
 
 use std::{
     convert::Infallible,
@@ -215,7 +215,8 @@ pub struct Turn {
     /// Whole, so that no thread ends while somebody waits.
     hasher: Hasher,
     lane: Lane,
-    place: OwnedSemaphorePermit,
+    /// Free again once the caller is answered, or gone.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Hasher {
@@ -245,7 +246,7 @@ impl Hasher {
         Ok(Turn {
             hasher: self.clone(),
             lane,
-            place: place.map_err(|_| HasherError::Busy)?,
+            _place: place.map_err(|_| HasherError::Busy)?,
         })
     }
 
@@ -352,11 +353,6 @@ impl Turn {
         work: impl FnOnce(&mut Memory) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, HasherError> {
         let (answer, answered) = oneshot::channel();
-        let Self {
-            hasher,
-            lane,
-            place,
-        } = self;
         let job: Job = Box::new(move |memory| {
             if answer.is_closed() {
                 // Whoever asked is gone.
@@ -369,9 +365,8 @@ impl Turn {
                     tracing::error!(error = %chain(error.as_ref()), "a password was not hashed");
                 }
             }
-            drop(place);
         });
-        let jobs = &hasher.queue(lane).jobs;
+        let jobs = &self.hasher.queue(self.lane).jobs;
         jobs.send(job).map_err(|_| HasherError::Failed)?;
         let answered = timeout(WAIT_MAX, answered).await;
         let answered = answered.map_err(|_| HasherError::Busy)?;

@@ -19,6 +19,10 @@ chassis::closed_list! {
         Confirmation = "CONFIRMATION",
         /// A code of a person.
         Code = "CODE",
+        /// A wrong code of a person, whatever right ones come between.
+        WrongCode = "WRONG_CODE",
+        /// Another password of a person's, which is hashed for nothing if it comes too late.
+        NewPassword = "NEW_PASSWORD",
         /// A mail to an address, asked for by somebody who is not logged in as its owner.
         Mail = "MAIL",
         /// Another address of a person's, which is a mail to whoever has it.
@@ -34,7 +38,13 @@ impl Purpose {
     /// How often before a pause.
     pub fn most(self) -> i64 {
         match self {
-            Self::Password | Self::Confirmation | Self::Code | Self::Mail | Self::EmailChange => 5,
+            Self::Password
+            | Self::Confirmation
+            | Self::Code
+            | Self::WrongCode
+            | Self::NewPassword
+            | Self::Mail
+            | Self::EmailChange => 5,
             Self::Notice => 20,
         }
     }
@@ -43,7 +53,10 @@ impl Purpose {
     pub fn pause(self) -> Duration {
         match self {
             Self::Password | Self::Confirmation | Self::Code => Duration::from_mins(5),
-            Self::Mail | Self::EmailChange | Self::Notice => Duration::from_hours(1),
+            Self::NewPassword | Self::Mail | Self::EmailChange | Self::Notice => {
+                Duration::from_hours(1)
+            }
+            Self::WrongCode => Duration::from_hours(24),
         }
     }
 }
@@ -81,6 +94,14 @@ impl Tried {
 
     pub fn code(person_id: PersonId) -> Self {
         Self::new(Purpose::Code, &person_id.to_string())
+    }
+
+    pub fn wrong_code(person_id: PersonId) -> Self {
+        Self::new(Purpose::WrongCode, &person_id.to_string())
+    }
+
+    pub fn new_password(person_id: PersonId) -> Self {
+        Self::new(Purpose::NewPassword, &person_id.to_string())
     }
 
     pub fn mail(email: &EmailAddress) -> Self {

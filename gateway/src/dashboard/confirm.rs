@@ -41,6 +41,7 @@ pub async fn confirm(
     let Standing::LoggedIn(login) = dashboard.standing(&headers, &visitor).await? else {
         return Ok(login_form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
     };
+    dashboard.tries.take(visitor.address)?;
     let proof = match login.has_totp {
         true => Proof::Code(fields.get("code").to_owned()),
         false => Proof::Password(fields.exact("password").to_owned()),

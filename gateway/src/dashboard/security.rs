@@ -208,6 +208,7 @@ async fn change_password(
     State(dashboard): State<Arc<Dashboard>>,
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
+    dashboard.tries.take(login.visitor.address)?;
     let request = ChangePasswordRequest {
         person_id: login.person_id.clone(),
         login_id: login.id.clone(),
@@ -225,6 +226,15 @@ async fn change_password(
             let mut page = password_form(&login);
             let notice = blame(&mut page.fields, &faults);
             Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(
+            error @ Error::AtDashboard {
+                reason: Reason::TooManyTries,
+                ..
+            },
+        ) => {
+            let (status, notice) = refusal(error, "")?;
+            Ok(password_form(&login).refuse(status, Some(notice)))
         }
         Err(error) => Err(error.into()),
     }

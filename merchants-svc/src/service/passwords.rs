@@ -9,7 +9,6 @@ use crate::{
     activity::{Action, Origin},
     error::Error,
     link::LinkPurpose,
-    login::Ended,
     mail::MailKind,
     password::{self, Lane, PasswordHash},
     person::{EmailAddress, Person},
@@ -36,7 +35,8 @@ impl People {
         let (person_id, reverted) = self.find_link(token).await?;
         let person = self.find(person_id).await;
         let person = person.map_err(|_| Error::LinkNotFound)?;
-        let hash = self.hash(&person, password).await?;
+        self.check_new_password(&person, &password).await?;
+        let hash = self.hasher.turn(Lane::Known)?.hash(password).await?;
         let mut tx = self.db.begin().await?;
         // Another link may have moved the address since it was read.
         let person = store::people::lock(&mut tx, person_id).await?;
@@ -52,8 +52,7 @@ impl People {
         if person.verified_at.is_none() {
             self.verify(&mut tx, &person, origin.clone()).await?;
         }
-        self.set_password(&mut tx, &person, &hash, Ended::All)
-            .await?;
+        self.set_password(&mut tx, &person, &hash, None).await?;
         self.note(&mut tx, person_id, Action::PasswordReset, origin)
             .await?;
         self.commit(tx).await?;
@@ -114,14 +113,16 @@ impl People {
         origin: Origin,
     ) -> Result<(), Error> {
         let person = self.find(person_id).await?;
-        let hash = self.hash(&person, password).await?;
+        self.check_new_password(&person, &password).await?;
+        self.try_on(&Tried::new_password(person_id)).await?;
+        let hash = self.hasher.turn(Lane::Known)?.hash(password).await?;
         let mut tx = self.db.begin().await?;
         let locked = store::people::lock(&mut tx, person_id).await?;
         let is_unchanged = locked.is_some_and(|now| now.password_hash == person.password_hash);
         if !is_unchanged || !store::logins::is_open(&mut tx, person_id, login_id).await? {
             return Err(Error::LoginEnded);
         }
-        self.set_password(&mut tx, &person, &hash, Ended::AllBut(login_id))
+        self.set_password(&mut tx, &person, &hash, Some(login_id))
             .await?;
         self.note(&mut tx, person_id, Action::PasswordChanged, origin)
             .await?;
@@ -130,8 +131,12 @@ impl People {
         Ok(())
     }
 
-    /// Hashes a person's new password if it is good enough.
-    async fn hash(&self, person: &Person, password: SecretString) -> Result<PasswordHash, Error> {
+    /// Refuses a new password of a person that is not good enough.
+    async fn check_new_password(
+        &self,
+        person: &Person,
+        password: &SecretString,
+    ) -> Result<(), Error> {
         let mut names = vec![person.email.as_str().to_owned()];
         let mut conn = self.db.read().await?;
         let membership = store::people::find_membership(&mut conn, person.person_id).await?;
@@ -141,25 +146,24 @@ impl People {
             names.extend(merchant.map(|merchant| merchant.name));
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        password::check(&password, &names).map_err(|message| Error::Invalid {
+        password::check(password, &names).map_err(|message| Error::Invalid {
             field: "password",
             message: message.into(),
-        })?;
-        Ok(self.hasher.turn(Lane::Known)?.hash(password).await?)
+        })
     }
 
-    /// Whoever knew the old password is logged out, wrong tries are no longer counted, and no link
-    /// that was mailed before sets another, or another address.
+    /// Whoever knew the old password is logged out, in a browser that is no longer known; wrong tries
+    /// are no longer counted, and no link that was mailed before sets another, or another address.
     async fn set_password(
         &self,
         tx: &mut Tx,
         person: &Person,
         hash: &PasswordHash,
-        ended: Ended,
+        kept: Option<LoginId>,
     ) -> Result<(), Error> {
         let (person_id, now) = (person.person_id, self.clock.now());
         store::people::update_password(tx, person_id, hash).await?;
-        store::logins::end(tx, person_id, ended, now).await?;
+        store::logins::delete(tx, person_id, kept).await?;
         store::links::end_for_password(tx, person_id, now).await?;
         store::people::update_email_pending(tx, person_id, None).await?;
         store::tries::clear(tx, &Tried::password(&person.email)).await?;

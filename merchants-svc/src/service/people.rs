@@ -23,7 +23,7 @@ use crate::{
     person::{EmailAddress, Membership, Person, Role},
     store,
     token::{Token, TokenSha256},
-    tries::{Allowed, Tried},
+    tries::Tried,
 };
 
 /// What merchants-svc does for the people who use the dashboard.
@@ -325,13 +325,17 @@ impl People {
     ///
     /// # Errors
     /// [`Error::TooManyTries`] if it must wait.
-    pub(super) async fn try_on(&self, tried: &Tried) -> Result<Allowed, Error> {
+    pub(super) async fn try_on(&self, tried: &Tried) -> Result<(), Error> {
         self.try_in(&mut self.db.write().await?, tried).await
     }
 
-    pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<Allowed, Error> {
+    pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
         let now = self.clock.now();
-        let taken = store::tries::take(conn, tried, now).await?;
-        taken.map_err(|until| Error::TooManyTries(until.since(now).max(Duration::from_secs(1))))
+        match store::tries::take(conn, tried, now).await? {
+            Ok(_) => Ok(()),
+            Err(until) => Err(Error::TooManyTries(
+                until.since(now).max(Duration::from_secs(1)),
+            )),
+        }
     }
 }

@@ -91,30 +91,36 @@ impl People {
     }
 
     /// Begins a transaction that uses up a code of the person, and forgets the tries. Counts the try
-    /// first. Tells the person when there must now be a pause: one who guesses for long enough is
-    /// right some day, so the pause alone is not enough.
+    /// first. Tells the person of many wrong ones, with or without pauses between: one who guesses for
+    /// long enough is right some day.
     pub(super) async fn begin_with_code(
         &self,
         person_id: PersonId,
         code: &TypedCode,
         origin: &Origin,
     ) -> Result<Tx, Error> {
-        let counted = self.try_on(&Tried::code(person_id)).await?;
+        self.try_on(&Tried::code(person_id)).await?;
         let mut tx = self.db.begin().await?;
-        let taken = self.take_code(&mut tx, person_id, code, origin).await;
-        match (taken, counted) {
-            (Ok(()), _) => Ok(tx),
-            (Err(Error::WrongCode), Allowed::LastBeforePause) => {
+        match self.take_code(&mut tx, person_id, code, origin).await {
+            Ok(()) => Ok(tx),
+            Err(Error::WrongCode) => {
                 drop(tx);
-                let mut tx = self.db.begin().await?;
-                self.note(&mut tx, person_id, Action::WrongCodes, origin.clone())
-                    .await?;
-                self.commit(tx).await?;
-                tracing::warn!(person.id = %person_id, "as many wrong codes as may be tried");
+                self.count_wrong_code(person_id, origin).await?;
                 Err(Error::WrongCode)
             }
-            (Err(error), _) => Err(error),
+            Err(error) => Err(error),
         }
+    }
+
+    async fn count_wrong_code(&self, person_id: PersonId, origin: &Origin) -> Result<(), Error> {
+        let mut tx = self.db.begin().await?;
+        let (tried, now) = (Tried::wrong_code(person_id), self.clock.now());
+        if store::tries::take(&mut tx, &tried, now).await? == Ok(Allowed::LastBeforePause) {
+            self.note(&mut tx, person_id, Action::WrongCodes, origin.clone())
+                .await?;
+            tracing::warn!(person.id = %person_id, "many wrong codes within a day");
+        }
+        self.commit(tx).await
     }
 
     /// # Errors

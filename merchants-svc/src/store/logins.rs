@@ -131,6 +131,15 @@ pub async fn end(tx: &mut Tx, person: PersonId, which: Ended, now: Timestamp) ->
     ending.rows_affected().await
 }
 
+/// Forgets a person's logins, all but one: they are over, and their browsers are no longer known.
+pub async fn delete(tx: &mut Tx, person: PersonId, kept: Option<LoginId>) -> Result<()> {
+    tx.sql("delete from logins where person_id = $1 and ($2 is null or login_id <> $2)")
+        .bind(person)
+        .bind(kept)
+        .run()
+        .await
+}
+
 /// Whether the person has such a login, ended or not.
 pub async fn exists(conn: &mut Conn, person: PersonId, login: LoginId) -> Result<bool> {
     let found: Option<(LoginId,)> = conn

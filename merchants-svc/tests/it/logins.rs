@@ -88,6 +88,51 @@ async fn strangers_tries_keep_nobody_out_of_a_browser_that_was_logged_in() {
 }
 
 #[tokio::test]
+async fn another_password_makes_a_stranger_of_every_browser() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    browser.ask_reset(AMA).await.unwrap();
+    let link = browser.mail.newest(AMA, 2).await.token("reset");
+    browser.reset(&link, OTHER_PASSWORD).await.unwrap();
+    for known in [&token, ""] {
+        for _ in 0..5 {
+            let refused = browser.try_log_in_after(known, AMA, "wrong").await;
+            // They count together.
+            match known {
+                "" => check_refusal(refused, Code::ResourceExhausted, "TOO_MANY_TRIES"),
+                _ => check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn passwords_are_changed_five_times_an_hour() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    let person_id = browser.person_id(&token).await;
+    let login_id = browser.who(&token).await.unwrap().login_id;
+    let change = |password: &str| ChangePasswordRequest {
+        person_id: person_id.clone(),
+        login_id: login_id.clone(),
+        password: password.to_owned(),
+        origin: origin(),
+    };
+    for _ in 0..5 {
+        check_invalid(
+            browser.people.change_password(change("easy")).await,
+            "password",
+        );
+        let changed = browser.people.change_password(change(OTHER_PASSWORD)).await;
+        changed.unwrap();
+    }
+    let paused = browser.people.change_password(change(OTHER_PASSWORD)).await;
+    check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+}
+
+#[tokio::test]
 async fn wrong_passwords_at_the_same_time_are_counted_too() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
