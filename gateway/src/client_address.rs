@@ -39,6 +39,15 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// What IPv6 gives to one customer of most hosters, with 65,536 networks in it. IPv4 has nothing like
+/// it.
+pub fn site(address: IpAddr) -> Option<IpNet> {
+    match address.to_canonical() {
+        IpAddr::V4(_) => None,
+        address @ IpAddr::V6(_) => IpNet::new(address, 48).ok().map(|net| net.trunc()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;

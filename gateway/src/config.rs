@@ -92,8 +92,9 @@ pub struct Config {
     #[arg(long, env = "SUPPORT_EMAIL")]
     pub support_email: Option<String>,
 
-    /// Most tries from one client address in ten minutes to sign up at the dashboard, log in or reset
-    /// a password; 0 is no limit. Each replica counts for itself. Accounts have limits of their own.
+    /// Most tries from one client address (of IPv6, a /64) in ten minutes to sign up at the dashboard,
+    /// log in, prove who one is or set a password; a /48 has ten times as many. 0 is no limit.
+    /// Each replica counts for itself. Accounts have limits of their own.
     #[arg(long, env = "DASHBOARD_TRIES_PER_ADDRESS", default_value_t = 100)]
     pub dashboard_tries_per_address: u32,
 

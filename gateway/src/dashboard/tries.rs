@@ -7,17 +7,25 @@ use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use chassis::{clock::Clock, fixed_window::FixedWindow, ids::MerchantId};
 
-use crate::{client_address::network, error::Error};
+use ipnet::IpNet;
+
+use crate::{
+    client_address::{network, site},
+    error::Error,
+};
 
 /// Most addresses counted in one window; any more pass uncounted.
 const ADDRESSES_MAX: usize = 100_000;
 
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
+/// How many times as often as one address a whole site of IPv6 may try.
+const SITE_TIMES: NonZeroU32 = NonZeroU32::new(10).unwrap();
+
 #[derive(Debug)]
 pub struct Tries {
     most: Option<NonZeroU32>,
-    window: FixedWindow<IpAddr>,
+    window: FixedWindow<IpNet>,
 }
 
 impl Tries {
@@ -28,12 +36,17 @@ impl Tries {
         }
     }
 
-    /// Counts a try to sign up, log in, or reset a password.
+    /// Counts a try to sign up, log in, prove who one is, or set a password.
     ///
     /// # Errors
     /// [`Error::TooManyGuesses`], and nothing is counted.
     pub fn take(&self, address: IpAddr) -> Result<(), Error> {
-        let admission = self.window.take([(network(address), self.most)]);
+        let network = IpNet::from(network(address));
+        let (site, most) = match site(address) {
+            Some(site) => (site, self.most.map(|most| most.saturating_mul(SITE_TIMES))),
+            None => (network, None),
+        };
+        let admission = self.window.take([(network, self.most), (site, most)]);
         match admission.allowed {
             true => Ok(()),
             false => Err(Error::TooManyGuesses {
@@ -66,6 +79,35 @@ impl HolderLooks {
         match admission.allowed {
             true => Ok(()),
             false => Err(admission.reset_seconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_site_tries_ten_times_as_often_as_one_of_its_networks() {
+        let now = "2026-11-29T09:00:00.000Z".parse().expect("a time");
+        let tries = Tries::new(2, Clock::simulated(now, 0, -1_000_000));
+        let address =
+            |network: u16| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 1, network, 0, 0, 0, 1));
+        for network in 0..10 {
+            for is_taken in [true, true, false] {
+                assert_eq!(tries.take(address(network)).is_ok(), is_taken, "{network}");
+            }
+        }
+        assert!(tries.take(address(10)).is_err());
+        let elsewhere = IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1));
+        assert!(tries.take(elsewhere).is_ok());
+        for host in 0..30 {
+            assert!(
+                tries.take([192, 0, 2, host].into()).is_ok(),
+                "IPv4 has no sites"
+            );
         }
     }
 }
