@@ -56,12 +56,17 @@ impl Work for DailySettlement {
             return Ok(Claimed::All);
         };
         let looked_at = self.service.settle_day(&day, self.after.take()).await;
+        let looked_at = looked_at.inspect_err(|_| count_error());
         self.after = looked_at.context("the daily settlement is not done")?;
         if self.after.is_some() {
             self.due = now;
         }
         Ok(Claimed::All)
     }
+}
+
+fn count_error() {
+    metrics::counter!("daily_settlement_errors_total").increment(1);
 }
 
 /// The UTC day that is settled now, if it is as long after midnight as the settlement begins.
@@ -84,7 +89,7 @@ impl Service {
         for merchant_id in &unsettled {
             // One that cannot be settled does not keep the others from it.
             if let Err(error) = self.settle_merchant(*merchant_id, day, now).await {
-                metrics::counter!("daily_settlement_errors_total").increment(1);
+                count_error();
                 tracing::error!(
                     merchant.id = %merchant_id,
                     error = %chain(&error),

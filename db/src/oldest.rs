@@ -24,8 +24,8 @@ pub struct OldestGauge {
 }
 
 impl OldestGauge {
-    /// `oldest` selects since when the oldest has waited, and nothing if nothing waits. It reads one
-    /// row of an index: a queue that stands still is long.
+    /// `oldest` selects since when the oldest has waited: nothing, or a time to come, if nothing waits.
+    /// It reads a row of an index or a few for each queue: one that stands still is long.
     pub fn new(db: &Db, clock: &Clock, name: &'static str, oldest: &'static str) -> Self {
         Self {
             db: db.clone(),

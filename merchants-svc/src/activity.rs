@@ -25,7 +25,7 @@ chassis::closed_list! {
         TotpChanged = "TOTP_CHANGED",
         RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
         RecoveryCodeUsed = "RECOVERY_CODE_USED",
-        /// Five wrong codes within a day, by somebody who knew the password or was logged in.
+        /// Five wrong codes, each within a day of the one before, by somebody who knew the password or was logged in.
         WrongCodes = "WRONG_CODES",
         KeyCreated = "KEY_CREATED",
         KeyRevoked = "KEY_REVOKED",

@@ -72,8 +72,8 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
         ),
         MailKind::WrongCodes => (
             "Wrong codes were entered for your account",
-            "five wrong codes were entered within a day, in place of your authenticator's, by somebody \
-             who knows your password or is logged in as you",
+            "a fifth wrong code was entered in place of your authenticator's, each within a day of the \
+             one before, by somebody who knows your password or is logged in as you",
         ),
         MailKind::KeyCreated => ("An API key was created", "an API key was created"),
         MailKind::KeyRevoked => ("An API key was revoked", "an API key was revoked"),

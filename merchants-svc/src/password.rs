@@ -162,7 +162,7 @@ pub enum Verdict {
 /// Why there is no hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HasherError {
-    /// Nothing came of it, also if it was hashed too late.
+    /// Nothing was changed. It may have been hashed, but too late for its caller.
     #[error("too many passwords wait to be hashed")]
     Busy,
     #[error("a password could not be hashed")]
@@ -172,15 +172,16 @@ pub enum HasherError {
 /// Who a password is hashed for. Each lane has a queue and a share of the time of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Somebody who is or was logged in in this browser, or has a link that we mailed.
+    /// Somebody who is logged in, logged in last in this browser, or has a link that we mailed; and
+    /// whom an operator invites.
     Known,
     /// Anybody else, and so as many as a flood wants.
     Stranger,
 }
 
 impl Lane {
-    /// Once the [`BURST`] is used up, a thread hashes for one part of the time in so many. A
-    /// hundredth is what a p99 does not see.
+    /// Once the [`BURST`] is used up, a thread hashes for the lane for one part in so many of its
+    /// time. At a hundredth, a p99 does not see it.
     fn share_denominator(self) -> u32 {
         match self {
             Self::Known => 8,
@@ -606,14 +607,22 @@ mod tests {
     async fn those_whom_we_know_do_not_wait_behind_strangers() {
         let hasher = Hasher::start().unwrap();
         let (mut busy, mut release) = (Vec::new(), Vec::new());
-        // More than there are threads, so that some wait.
+        let (begun, has_begun) = mpsc::channel();
         while let Ok(turn) = hasher.turn(Lane::Stranger) {
             let (released, held) = mpsc::channel::<()>();
             release.push(released);
-            busy.push(turn.run(move |_| Ok(held.recv())));
+            let begun = begun.clone();
+            busy.push(turn.run(move |_| {
+                begun.send(())?;
+                Ok(held.recv())
+            }));
         }
         let mut busy = pin!(join_all(busy));
         assert!(timeout(Duration::ZERO, &mut busy).await.is_err());
+        // Every thread is at one, and the rest wait.
+        for _ in 0..release.len() / (1 + WAITING_PER_THREAD) {
+            has_begun.recv().unwrap();
+        }
         let turn = hasher.turn(Lane::Known).unwrap();
         let mut known = pin!(turn.run(|_| Ok(())));
         assert!(timeout(Duration::ZERO, &mut known).await.is_err());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chassis::ids::PersonId;
+use chassis::{clock::Timestamp, ids::PersonId};
 
 use crate::{
     mail::MailKind,
@@ -61,12 +61,14 @@ impl Purpose {
     }
 }
 
-/// A try that need not wait.
+/// Whether a try may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allowed {
-    BeforeMore,
+pub enum Try {
+    Allowed,
     /// The next one must wait, unless this one is right.
     LastBeforePause,
+    /// Not before this time.
+    Paused(Timestamp),
 }
 
 /// What something is tried on. Kept as its SHA-256, so that addresses of strangers are not.

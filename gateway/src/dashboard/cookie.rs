@@ -57,7 +57,7 @@ impl LoginCookie {
         sensitive(format!("{text}; Max-Age={}", EARLIER_KEPT.as_secs()))
     }
 
-    /// The value of Set-Cookie that makes the browser forget it.
+    /// The value of Set-Cookie by which the browser forgets the login. It stays known.
     pub fn clear(self) -> HeaderValue {
         let cleared = format!("{}; Max-Age=0", self.text(self.name(), ""));
         HeaderValue::try_from(cleared).unwrap_or(HeaderValue::from_static(""))

@@ -6,7 +6,6 @@
 use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use chassis::{clock::Clock, fixed_window::FixedWindow, ids::MerchantId};
-
 use ipnet::IpNet;
 
 use crate::{
@@ -19,7 +18,7 @@ const ADDRESSES_MAX: usize = 100_000;
 
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// How many times as often as one address a whole site of IPv6 may try.
+/// A site of IPv6 may try as often as so many of its networks.
 const SITE_TIMES: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use crate::{
     person::{EmailAddress, Membership, Person, Role},
     store,
     token::{Token, TokenSha256},
-    tries::Tried,
+    tries::{Tried, Try},
 };
 
 /// What merchants-svc does for the people who use the dashboard.
@@ -332,8 +332,8 @@ impl People {
     pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
         let now = self.clock.now();
         match store::tries::take(conn, tried, now).await? {
-            Ok(_) => Ok(()),
-            Err(until) => Err(Error::TooManyTries(
+            Try::Allowed | Try::LastBeforePause => Ok(()),
+            Try::Paused(until) => Err(Error::TooManyTries(
                 until.since(now).max(Duration::from_secs(1)),
             )),
         }

@@ -11,7 +11,7 @@ use crate::{
     store,
     token::sha256,
     totp::{self, RECOVERY_CODES, TotpSecret, TypedCode},
-    tries::{Allowed, Tried},
+    tries::{Tried, Try},
 };
 
 /// A secret to show, for an authenticator to take.
@@ -115,10 +115,10 @@ impl People {
     async fn count_wrong_code(&self, person_id: PersonId, origin: &Origin) -> Result<(), Error> {
         let mut tx = self.db.begin().await?;
         let (tried, now) = (Tried::wrong_code(person_id), self.clock.now());
-        if store::tries::take(&mut tx, &tried, now).await? == Ok(Allowed::LastBeforePause) {
+        if store::tries::take(&mut tx, &tried, now).await? == Try::LastBeforePause {
             self.note(&mut tx, person_id, Action::WrongCodes, origin.clone())
                 .await?;
-            tracing::warn!(person.id = %person_id, "many wrong codes within a day");
+            tracing::warn!(person.id = %person_id, "many wrong codes");
         }
         self.commit(tx).await
     }

@@ -12,7 +12,7 @@ use super::{mails, tries};
 use crate::{
     activity::{Action, Activity, Deed, Origin},
     mail::NewMail,
-    tries::Tried,
+    tries::{Tried, Try},
 };
 
 /// Newest first; the place that the page begins after comes last.
@@ -53,7 +53,7 @@ pub async fn note_as(tx: &mut Tx, activity_id: ActivityId, deed: &Deed) -> Resul
         return Ok(());
     };
     let tried = Tried::notice(deed.person_id, kind);
-    if tries::take(tx, &tried, deed.at).await?.is_err() {
+    if let Try::Paused(_) = tries::take(tx, &tried, deed.at).await? {
         return Ok(());
     }
     let mail = NewMail {

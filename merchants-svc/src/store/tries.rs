@@ -5,15 +5,10 @@ use std::cmp::Ordering;
 use chassis::clock::Timestamp;
 use db::{Conn, Result};
 
-use crate::tries::{Allowed, Tried};
+use crate::tries::{Tried, Try};
 
-/// Counts a try before it is made, so that many at once are counted too. Returns until when there
-/// is a pause, if this one is too many.
-pub async fn take(
-    conn: &mut Conn,
-    tried: &Tried,
-    now: Timestamp,
-) -> Result<std::result::Result<Allowed, Timestamp>> {
+/// Counts a try before it is made, so that many at once are counted too.
+pub async fn take(conn: &mut Conn, tried: &Tried, now: Timestamp) -> Result<Try> {
     let (taken, ends_at): (i64, Timestamp) = conn
         .sql(
             "insert into tries (purpose, subject, taken, ends_at) values ($1, $2, 1, $3)
@@ -31,9 +26,9 @@ pub async fn take(
         .one()
         .await?;
     Ok(match taken.cmp(&tried.purpose.most()) {
-        Ordering::Less => Ok(Allowed::BeforeMore),
-        Ordering::Equal => Ok(Allowed::LastBeforePause),
-        Ordering::Greater => Err(ends_at),
+        Ordering::Less => Try::Allowed,
+        Ordering::Equal => Try::LastBeforePause,
+        Ordering::Greater => Try::Paused(ends_at),
     })
 }
 

@@ -88,7 +88,7 @@ async fn strangers_tries_keep_nobody_out_of_a_browser_that_was_logged_in() {
 }
 
 #[tokio::test]
-async fn another_password_makes_a_stranger_of_every_browser() {
+async fn a_reset_makes_a_stranger_of_every_browser() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
     let token = browser.log_in(AMA).await;

@@ -247,7 +247,7 @@ async fn each_code_is_taken_once() {
 
 /// However few are tried between pauses, and whatever right ones come between.
 #[tokio::test]
-async fn five_wrong_codes_within_a_day_are_told() {
+async fn five_wrong_codes_are_told() {
     let mut browser = Browser::start().await;
     let (authenticator, token, _) = browser.enrol().await;
     let half = browser.half_log_in().await;

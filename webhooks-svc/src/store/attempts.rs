@@ -79,7 +79,8 @@ macro_rules! endpoints_with_work {
 }
 
 /// Since when the first delivery is due to an endpoint that is switched on and to which no attempt
-/// runs. Others wait because of their endpoint, and these only for us.
+/// runs: others wait because of their endpoint, and these only for us. Or since when the lease of an
+/// attempt is over, if nobody has noticed.
 pub const OLDEST_DUE: &str = concat!(
     "with recursive ",
     endpoints_with_work!(),
@@ -93,7 +94,13 @@ pub const OLDEST_DUE: &str = concat!(
            and not exists (select 1 from deliveries d
                            where d.endpoint_id = e.endpoint_id and d.claim is not null)
      )
-     select due_at from first where due_at is not null order by due_at limit 1"
+     , late as (
+         select due_at from first
+         union all
+         select (select lease_until from deliveries
+                 where claim is not null order by lease_until limit 1)
+     )
+     select due_at from late where due_at is not null order by due_at limit 1"
 );
 
 /// An endpoint with a waiting delivery and room for more attempts.
@@ -576,16 +583,20 @@ mod tests {
         let oldest = tx.sql(OLDEST_DUE).optional::<(Timestamp,)>().await;
         assert_eq!(oldest.unwrap(), None);
         // Its queue waits for what runs; nobody delivers to the second; the third has room.
-        for (endpoint, is_enabled, due, claims) in [
-            (1, true, 1, &[None, Some(9)][..]),
+        for (endpoint, is_enabled, due, leases) in [
+            (1, true, 1, &[None, Some(at(9))][..]),
             (2, false, 2, &[None]),
             (3, true, 3, &[None]),
             (4, true, 4, &[None]),
         ] {
-            insert(&mut tx, endpoint, is_enabled, at(due), claims).await;
+            insert(&mut tx, endpoint, is_enabled, at(due), leases).await;
         }
         let oldest = tx.sql(OLDEST_DUE).optional::<(Timestamp,)>().await;
         assert_eq!(oldest.unwrap(), Some((at(3),)));
+        // Whoever held it is gone.
+        insert(&mut tx, 5, true, at(5), &[Some(at(0))]).await;
+        let oldest = tx.sql(OLDEST_DUE).optional::<(Timestamp,)>().await;
+        assert_eq!(oldest.unwrap(), Some((at(0),)));
         drop(tx);
         db.close().await;
     }
@@ -594,13 +605,13 @@ mod tests {
         format!("2026-11-29T09:0{minute}:00.000Z").parse().unwrap()
     }
 
-    /// An endpoint and a delivery for each claim, or for none.
+    /// An endpoint with deliveries: one that waits, or that somebody has claimed until then.
     async fn insert(
         tx: &mut Tx,
         endpoint: u128,
         is_enabled: bool,
         due_at: Timestamp,
-        claims: &[Option<u128>],
+        leases: &[Option<Timestamp>],
     ) {
         let endpoint = Uuid::from_u128(endpoint);
         tx.sql(
@@ -614,7 +625,7 @@ mod tests {
         .run()
         .await
         .unwrap();
-        for (n, claim) in claims.iter().enumerate() {
+        for (n, lease) in leases.iter().enumerate() {
             let id = format!("{endpoint} {n}");
             tx.sql(
                 "insert into events (event_id, merchant_id, event_type, body, created_at)
@@ -629,13 +640,14 @@ mod tests {
             tx.sql(
                 "insert into deliveries (delivery_id, event_id, event_type, merchant_id,
                      endpoint_id, status, attempts_count, failures, manual_waiting, manual_running,
-                     due_at, created_at, claim)
-                 values ($1, $1, '', $2, $2, 'PENDING', 0, 0, 0, false, $3, $3, $4)",
+                     due_at, created_at, claim, lease_until)
+                 values ($1, $1, '', $2, $2, 'PENDING', 0, 0, 0, false, $3, $3, $4, $5)",
             )
             .bind(id)
             .bind(endpoint)
             .bind(due_at)
-            .bind(claim.map(Uuid::from_u128))
+            .bind(lease.map(|_| Uuid::from_u128(9)))
+            .bind(*lease)
             .run()
             .await
             .unwrap();
