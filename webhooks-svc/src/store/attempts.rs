@@ -93,8 +93,8 @@ pub const OLDEST_DUE: &str = concat!(
          where e.enabled
            and not exists (select 1 from deliveries d
                            where d.endpoint_id = e.endpoint_id and d.claim is not null)
-     )
-     , late as (
+     ),
+     late as (
          select due_at from first
          union all
          select (select lease_until from deliveries
