@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What is recorded of a report's charge and of its session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Found {
     pub session: Option<Session>,
     /// Whether the session's customer, if it has one, lacks a phone, and nobody else of the merchant's

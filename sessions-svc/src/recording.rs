@@ -1,13 +1,17 @@
 //! Records reports in sets: those that wait at the same moment share a transaction, and each keeps
 //! its own outcome.
+//!
+//! A direct charge brings a session that nobody has heard of. So a set of such charges is first
+//! opened by one statement that commits by itself, and that writes nothing if anything was there
+//! before. Only then does a transaction, with a round trip for each step, look at what is there.
 
 use std::{collections::HashSet, time::Duration};
 
 use chassis::{clock::Timestamp, ids::SessionId};
-use db::{Db, Grouped, Tx};
+use db::{Db, Grouped, Tx, is_incomplete, is_unique_violation};
 
 use crate::{
-    change::{Change, Decision, PaidBy, decide},
+    change::{Change, Decision, Found, PaidBy, decide},
     contention::{ATTEMPTS_MAX, Attempt, Interruption, out_of_attempts},
     customer::NamedPayer,
     directory,
@@ -36,6 +40,9 @@ impl Grouped for Recording {
     type Outcome = Result<Recorded, Error>;
 
     async fn run_set(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
+        if let Some(outcomes) = open_at_once(db, set).await? {
+            return Ok(outcomes);
+        }
         let mut is_again = false;
         for _ in 0..ATTEMPTS_MAX {
             match record(db, set, is_again).await {
@@ -49,6 +56,40 @@ impl Grouped for Recording {
 }
 
 type Outcome = <Recording as Grouped>::Outcome;
+
+/// Opens all of them by one statement, with the sessions that they bring. `None`: nothing was written,
+/// because not all of them are new.
+async fn open_at_once(db: &Db, set: &[Recording]) -> db::Result<Option<Vec<Outcome>>> {
+    let mut sessions = HashSet::new();
+    let is_new =
+        |one: &Recording| one.report.opens_new_session() && sessions.insert(one.report.session_id);
+    if !set.iter().all(is_new) {
+        return Ok(None);
+    }
+    let mut changes = Vec::with_capacity(set.len());
+    for Recording {
+        report,
+        now,
+        session_lifetime,
+    } in set
+    {
+        let brought = report.session(*session_lifetime);
+        match decide(report, brought.as_ref(), Found::default(), *now) {
+            Ok(Decision::Change(change)) => changes.push(change),
+            Ok(Decision::Answer(_)) | Err(_) => return Ok(None),
+        }
+    }
+    match reports::open(db, &changes).await {
+        Ok(()) => {}
+        Err(error) if is_incomplete(&error) || is_unique_violation(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let opened = changes.into_iter().map(|change| {
+        let (reply, due) = (change.reply, change.due);
+        Ok(Recorded { reply, due })
+    });
+    Ok(Some(opened.collect()))
+}
 
 async fn record(db: &Db, set: &[Recording], is_again: bool) -> Attempt<Vec<Outcome>> {
     let mut tx = db.begin().await?;

@@ -30,6 +30,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether it is the first of a direct charge, whose session nobody has heard of, unless it was
+    /// made before.
+    pub fn opens_new_session(&self) -> bool {
+        self.direct.is_some() && matches!(self.step, Step::Open { .. })
+    }
+
     /// The session that a direct charge brings.
     pub fn session(&self, lifetime: Duration) -> Option<Session> {
         let direct = self.direct.as_ref()?;

@@ -8,7 +8,7 @@ use chassis::{
     money::Currency,
     phone::Phone,
 };
-use db::{Joint, Result, Tx};
+use db::{Db, Joint, Result, Tx};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -232,6 +232,22 @@ pub async fn write(tx: &mut Tx, changes: &[Change<'_>], payments: &[PaymentCount
         payments.len(),
     ];
     Ok(written == wanted.map(|rows| rows as u64))
+}
+
+/// Opens these charges and the sessions that they bring, one each, in a transaction of its own. If
+/// one was there before, nothing is written and it fails with [`is_incomplete`](db::is_incomplete) or
+/// [`is_unique_violation`](db::is_unique_violation).
+pub async fn open(db: &Db, changes: &[Change<'_>]) -> Result<()> {
+    let opened: Vec<_> = changes
+        .iter()
+        .filter_map(|change| Some((change, change.report.step.transaction()?)))
+        .collect();
+    let sessions: Vec<&Session> = changes
+        .iter()
+        .filter_map(|change| change.session.inserted())
+        .collect();
+    let joint = upsert_transactions(db.joint(), &opened).whole();
+    insert_sessions(joint, &sessions).run().await
 }
 
 /// Nothing happens to a charge that was recorded in this version or a newer one, or has settled, nor
