@@ -1,5 +1,9 @@
 //! Charges that are recorded at the same moment are recorded together, each with its key.
 //!
+//! Nearly every key is new, and nearly every charge the first of its session. So a set is first
+//! written by one statement, which writes nothing if it is otherwise. Only then does a transaction,
+//! with a round trip for each step, find out what each key stands for and each session allows.
+//!
 //! Promise: whoever has given up on a record and then finds that its key is free is right: it is
 //! not recorded any more.
 
@@ -13,7 +17,7 @@ use std::{
 
 use chassis::ids::{ChargeId, MerchantId};
 use db::{
-    Db, Error, Grouped, Result,
+    Db, Error, Grouped, Result, Tx,
     idempotency::{IdempotencyKey, KeyUse, WantedKey},
 };
 
@@ -96,6 +100,19 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
         return Ok(Vec::new());
     }
     let mut tx = db.begin().await?;
+    match insert_new(&mut tx, set).await {
+        Ok(numbers) => {
+            commit(tx, set).await?;
+            return Ok(numbers.into_iter().map(Recorded::Numbered).collect());
+        }
+        Err(error) if db::is_incomplete(&error) => {}
+        Err(error) if db::is_retryable(&error) && is_first_alone(set) => {
+            return Ok(vec![Recorded::Contended]);
+        }
+        Err(error) => return Err(error),
+    }
+    drop(tx);
+    let mut tx = db.begin().await?;
     let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
     let uses: Vec<KeyUse<FirstRequest>> = match KEYS.take_set(&mut tx, &wanted).await {
         // After an earlier try it may be its own commit that takes so long.
@@ -115,14 +132,7 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
         KEYS.free(&mut tx, *id).await?;
     }
     if !inserted.is_empty() {
-        // From here on, whoever gives up waits for this transaction's key.
-        if set.iter().any(|one| one.patience.is_over()) {
-            return Err(Error::Protocol("somebody has given up".into()));
-        }
-        for one in set {
-            one.has_been_tried.store(true, Ordering::SeqCst);
-        }
-        tx.commit().await?;
+        commit(tx, set).await?;
     }
     let given_back = set.iter().filter(|one| refused.contains(&one.id()));
     let given_back: HashSet<_> = given_back.map(|one| one.name()).collect();
@@ -140,6 +150,32 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
         KeyUse::Freed => Recorded::Freed,
     });
     Ok(outcomes.collect())
+}
+
+/// Writes all of them, and their keys. Returns their numbers; if a key is taken, or a charge not the
+/// first of its session, it fails with [`db::is_incomplete`], and nothing may be committed.
+async fn insert_new(tx: &mut Tx, set: &[&Recording]) -> Result<Vec<i64>> {
+    let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
+    let numbers: Vec<i64> = set.iter().map(|one| one.number().unwrap_or(1)).collect();
+    let new = set.iter().zip(&numbers);
+    let new: Vec<_> = new
+        .map(|(one, number)| (&one.charge, Some(*number)))
+        .collect();
+    let joint = KEYS.take_free_set(tx.joint(), &wanted);
+    charges::insert_whole(joint, &new).run().await?;
+    Ok(numbers)
+}
+
+/// Commits the transaction that has taken the keys of these.
+async fn commit(tx: Tx, set: &[&Recording]) -> Result<()> {
+    // From here on, whoever gives up waits for this transaction's key.
+    if set.iter().any(|one| one.patience.is_over()) {
+        return Err(Error::Protocol("somebody has given up".into()));
+    }
+    for one in set {
+        one.has_been_tried.store(true, Ordering::SeqCst);
+    }
+    tx.commit().await
 }
 
 /// A set of one whose commit has not been tried before.

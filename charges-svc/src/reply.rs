@@ -70,7 +70,8 @@ impl Service {
             let callback = callback.clone();
             move |held: &Held| service.decide_reply(held, &heard, || callback(held)).ok()
         };
-        let step = match self.steps.write(id, decide).await? {
+        let known = Held::without_callbacks(charge);
+        let step = match self.steps.write(id, known, decide).await? {
             Some(step) => step,
             None => {
                 let mut tx = self.db.begin().await?;

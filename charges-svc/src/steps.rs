@@ -3,8 +3,15 @@
 //! A step is decided in memory, on its charge as the transaction has locked it, and all of them are
 //! written in one round trip. What needs more than that, or waits for somebody else, is left to
 //! whoever asked for it, in a transaction of its own.
+//!
+//! Where this process holds the charges of a set, it knows them. So their steps are first decided
+//! on these, and written by one statement that writes nothing if one of them is otherwise.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use chassis::{ids::ChargeId, shutdown::Tasks};
 use db::{Db, GroupCommit, Grouped, Result};
@@ -29,16 +36,19 @@ impl StepWriter {
 
     /// Writes the step that follows from the charge as it stands. `decide` may be asked several
     /// times. Returns `None`, with nothing written, if it gives no step or somebody else has the
-    /// charge: then the caller writes it alone.
+    /// charge: then the caller writes it alone. `known`: the charge, if this process holds it and
+    /// knows how it stands.
     pub async fn write(
         &self,
         id: ChargeId,
+        mut known: Option<Held>,
         decide: impl Fn(&Held) -> Option<Step> + Send + Sync + 'static,
     ) -> Result<Option<Step>> {
         let decide: Arc<Decide> = Arc::new(decide);
         for _ in 0..SETS_MAX {
             let undecided = Undecided {
                 id,
+                known: known.take(),
                 decide: decide.clone(),
                 span: Span::current(),
             };
@@ -58,6 +68,7 @@ type Decide = dyn Fn(&Held) -> Option<Step> + Send + Sync;
 /// A step that is not decided yet.
 struct Undecided {
     id: ChargeId,
+    known: Option<Held>,
     decide: Arc<Decide>,
     /// Of whoever asked, whose trace the step belongs to.
     span: Span,
@@ -83,6 +94,9 @@ impl Grouped for Undecided {
     type Outcome = Outcome;
 
     async fn run_set(db: &Db, set: &[Self]) -> Result<Vec<Outcome>> {
+        if let Some(written) = write_at_once(db, set).await? {
+            return Ok(written);
+        }
         let mut tx = db.begin().await?;
         let held = charges::hold_free(&mut tx, set.iter().map(|undecided| undecided.id)).await?;
         let held = held
@@ -94,8 +108,8 @@ impl Grouped for Undecided {
             let Some(held) = held.remove(&undecided.id) else {
                 return Outcome::Locked;
             };
-            let step = undecided.span.in_scope(|| (undecided.decide)(&held));
-            step.map_or(Outcome::Alone, |step| Outcome::Written(Box::new(step)))
+            let step = undecided.step_of(&held);
+            step.map_or(Outcome::Alone, Outcome::Written)
         });
         let decided: Vec<Outcome> = decided.collect();
         let steps: Vec<&Step> = decided
@@ -115,4 +129,36 @@ impl Grouped for Undecided {
         tx.commit().await?;
         Ok(decided)
     }
+}
+
+impl Undecided {
+    /// Its step, if the charge stands like this.
+    fn step_of(&self, held: &Held) -> Option<Box<Step>> {
+        let step = self.span.in_scope(|| (self.decide)(held));
+        step.map(Box::new)
+    }
+}
+
+/// Writes the steps of charges that are known. `None`: nothing was written, because not all are, or one
+/// is no longer as it was known.
+async fn write_at_once(db: &Db, set: &[Undecided]) -> Result<Option<Vec<Outcome>>> {
+    // On SQLite, a look before costs no round trip.
+    if !db.is_postgres() {
+        return Ok(None);
+    }
+    let mut ids = HashSet::new();
+    let decided = set.iter().map(|undecided| {
+        // A charge takes one step at a time.
+        let known = undecided
+            .known
+            .as_ref()
+            .filter(|_| ids.insert(undecided.id));
+        undecided.step_of(known?)
+    });
+    let Some(decided) = decided.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let steps: Vec<&Step> = decided.iter().map(|step| &**step).collect();
+    let is_written = steps::write_at_once(db, &steps).await?;
+    Ok(is_written.then(|| decided.into_iter().map(Outcome::Written).collect()))
 }

@@ -8,7 +8,7 @@ use chassis::{
     phone::Phone,
     provider::Provider,
 };
-use db::{Conn, Insert, KnownRows, Result, Tx, Update};
+use db::{Conn, Insert, Joint, KnownRows, Result, Tx, Update};
 use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -46,8 +46,11 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<Insert> {
     )
 }
 
-const INSERT_SET: &str = concat!(
-    "given (new_id uuid, payee uuid, payee_name text, session uuid, is_hosted boolean,
+/// A number that is not given is the next of its session.
+macro_rules! insert {
+    ($returning:literal) => {
+        concat!(
+            "given (new_id uuid, payee uuid, payee_name text, session uuid, is_hosted boolean,
                  number bigint, shown_id text, shown_reference text, at_rail text,
                  rail_id uuid, token text, minor bigint, in_currency text, session_minor bigint,
                  in_session_currency text, at_rate text, network text, number_called text,
@@ -59,8 +62,8 @@ const INSERT_SET: &str = concat!(
                  expires_at timestamptz, query_at timestamptz, hinted bigint,
                  held_until timestamptz, held_by uuid)
              insert into charges (",
-    columns!(),
-    ")
+            columns!(),
+            ")
              select new_id, payee, payee_name, session, is_hosted,
                  coalesce(number, (select coalesce(max(charge_number), 0) + 1 from charges
                                    where session_id = session)),
@@ -71,9 +74,63 @@ const INSERT_SET: &str = concat!(
                  sent_at, taken, sent_again_at, expires_at, query_at, hinted,
                  held_until, held_by
              from given where true order by session
-             on conflict do nothing
-             returning transaction_id, charge_number"
-);
+             on conflict do nothing",
+            $returning
+        )
+    };
+}
+
+/// Binds new charges, each with its number.
+macro_rules! insert_columns {
+    ($inserting:expr, $charges:expr) => {{
+        let charges = $charges;
+        let facts = || charges.iter().map(|(charge, _)| &charge.facts);
+        let progress = || charges.iter().map(|(charge, _)| &charge.progress);
+        let timer = || charges.iter().map(|(charge, _)| &charge.timer);
+        let claim = || charges.iter().map(|(charge, _)| charge.claim);
+        $inserting
+            .column(facts().map(|facts| facts.transaction_id))
+            .column(facts().map(|facts| facts.merchant_id))
+            .column(facts().map(|facts| facts.merchant_name.as_deref()))
+            .column(facts().map(|facts| facts.session_id))
+            .column(facts().map(|facts| facts.hosted))
+            .column(charges.iter().map(|(_, number)| *number))
+            .column(facts().map(|facts| &facts.tx_id_display))
+            .column(facts().map(|facts| &facts.reference))
+            .column(facts().map(|facts| facts.rail.as_str()))
+            .column(facts().map(|facts| facts.rail_reference))
+            .column(facts().map(|facts| facts.callback_token.as_str()))
+            .column(facts().map(|facts| facts.amount().minor_units()))
+            .column(facts().map(|facts| facts.amount().currency().code()))
+            .column(facts().map(|facts| facts.session_amount().minor_units()))
+            .column(facts().map(|facts| facts.session_amount().currency().code()))
+            .column(facts().map(|facts| facts.rate.as_deref()))
+            .column(facts().map(|facts| facts.provider))
+            .column(facts().map(|facts| &facts.phone))
+            .column(facts().map(|facts| facts.description.as_deref()))
+            .column(facts().map(|facts| facts.payer_email.as_deref()))
+            .column(facts().map(|facts| facts.payer_name.as_deref()))
+            .column(facts().map(|facts| facts.traceparent.as_deref()))
+            .column(facts().map(|facts| facts.created_at))
+            .column(facts().map(|facts| facts.asked_by.request_id.as_deref()))
+            .column(facts().map(|facts| facts.asked_by.key_name.as_deref()))
+            .column(progress().map(|progress| progress.state))
+            .column(progress().map(|progress| progress.version))
+            .column(progress().map(|progress| progress.failure_reason.as_deref()))
+            .column(progress().map(|progress| progress.otp_tries))
+            .column(progress().map(|progress| progress.seen_at_rail))
+            .column(progress().map(|progress| progress.mismatched))
+            .column(progress().map(|progress| progress.updated_at))
+            .column(timer().map(|timer| timer.submitted_at))
+            .column(timer().map(|timer| timer.taken_by))
+            .column(timer().map(|timer| timer.resent_at))
+            .column(timer().map(|timer| timer.otp_expires_at))
+            .column(timer().map(|timer| timer.next_query_at))
+            .column(timer().map(|timer| timer.hints))
+            .column(claim().map(|claim| claim.lease_until))
+            .column(claim().map(|claim| claim.fence))
+    }};
+}
 
 /// Writes new charges, each with this number of its session, or else the next; void charges keep
 /// theirs. Returns the number of each, without those whose session has an open charge or is being
@@ -82,54 +139,16 @@ pub async fn insert_set(
     tx: &mut Tx,
     charges: &[(&Charge, Option<i64>)],
 ) -> Result<Vec<(ChargeId, i64)>> {
-    let facts = || charges.iter().map(|(charge, _)| &charge.facts);
-    let progress = || charges.iter().map(|(charge, _)| &charge.progress);
-    let timer = || charges.iter().map(|(charge, _)| &charge.timer);
-    let claim = || charges.iter().map(|(charge, _)| charge.claim);
-    let inserting = tx.sql_set(INSERT_SET, charges.len());
-    inserting
-        .column(facts().map(|facts| facts.transaction_id))
-        .column(facts().map(|facts| facts.merchant_id))
-        .column(facts().map(|facts| facts.merchant_name.as_deref()))
-        .column(facts().map(|facts| facts.session_id))
-        .column(facts().map(|facts| facts.hosted))
-        .column(charges.iter().map(|(_, number)| *number))
-        .column(facts().map(|facts| &facts.tx_id_display))
-        .column(facts().map(|facts| &facts.reference))
-        .column(facts().map(|facts| facts.rail.as_str()))
-        .column(facts().map(|facts| facts.rail_reference))
-        .column(facts().map(|facts| facts.callback_token.as_str()))
-        .column(facts().map(|facts| facts.amount().minor_units()))
-        .column(facts().map(|facts| facts.amount().currency().code()))
-        .column(facts().map(|facts| facts.session_amount().minor_units()))
-        .column(facts().map(|facts| facts.session_amount().currency().code()))
-        .column(facts().map(|facts| facts.rate.as_deref()))
-        .column(facts().map(|facts| facts.provider))
-        .column(facts().map(|facts| &facts.phone))
-        .column(facts().map(|facts| facts.description.as_deref()))
-        .column(facts().map(|facts| facts.payer_email.as_deref()))
-        .column(facts().map(|facts| facts.payer_name.as_deref()))
-        .column(facts().map(|facts| facts.traceparent.as_deref()))
-        .column(facts().map(|facts| facts.created_at))
-        .column(facts().map(|facts| facts.asked_by.request_id.as_deref()))
-        .column(facts().map(|facts| facts.asked_by.key_name.as_deref()))
-        .column(progress().map(|progress| progress.state))
-        .column(progress().map(|progress| progress.version))
-        .column(progress().map(|progress| progress.failure_reason.as_deref()))
-        .column(progress().map(|progress| progress.otp_tries))
-        .column(progress().map(|progress| progress.seen_at_rail))
-        .column(progress().map(|progress| progress.mismatched))
-        .column(progress().map(|progress| progress.updated_at))
-        .column(timer().map(|timer| timer.submitted_at))
-        .column(timer().map(|timer| timer.taken_by))
-        .column(timer().map(|timer| timer.resent_at))
-        .column(timer().map(|timer| timer.otp_expires_at))
-        .column(timer().map(|timer| timer.next_query_at))
-        .column(timer().map(|timer| timer.hints))
-        .column(claim().map(|claim| claim.lease_until))
-        .column(claim().map(|claim| claim.fence))
-        .all()
-        .await
+    let inserting = tx.sql_set(
+        insert!(" returning transaction_id, charge_number"),
+        charges.len(),
+    );
+    insert_columns!(inserting, charges).all().await
+}
+
+/// Writes new charges, each with this number of its session, or nothing.
+pub fn insert_whole<'c>(joint: Joint<'c>, charges: &[(&Charge, Option<i64>)]) -> Joint<'c> {
+    insert_columns!(joint.sql_set(insert!(""), charges.len()), charges).whole()
 }
 
 /// A charge by its id, void or not.
@@ -156,13 +175,26 @@ pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     .await
 }
 
-/// A charge that is locked until the transaction ends, as it stands.
+/// A charge as it stands while a transaction has it locked, or, once this process has claimed it, as
+/// it stands unless a callback comes.
 #[derive(Clone, Debug, FromRow)]
 pub struct Held {
     #[sqlx(flatten)]
     pub charge: Charge,
     /// When the latest waiting callback came, if one waits.
     pub hinted_at: Option<Timestamp>,
+}
+
+impl Held {
+    /// A charge that this process holds, as it stands unless a callback has come. `None` if one came
+    /// before.
+    pub fn without_callbacks(charge: &Charge) -> Option<Self> {
+        let is_known = charge.claim.fence.is_some() && charge.timer.hints == 0;
+        is_known.then(|| Self {
+            charge: charge.clone(),
+            hinted_at: None,
+        })
+    }
 }
 
 /// Locks a charge and reads what a step of it depends on.

@@ -1,14 +1,15 @@
 //! Steps of charges: what one event makes true of a charge, for many charges in one round trip.
 //!
 //! Promise: a step is written whole or not at all, and only if the charge is still as it was when
-//! the step was decided.
+//! the step was decided: locked since then, or held by this process and found to be the same.
 //!
 //! Everybody locks in one order: charges, each session's or each set's by a fixed order; then what
 //! belongs to one charge alone, such as its key and its cases; then merchants' balances, by account
 //! and currency. Nobody asks for a charge while holding a balance, so no two wait for each other.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
-use db::{Joint, Result, Tx, UntoldRow, idempotency::KEPT, outbox};
+use db::{Db, Joint, Result, Tx, UntoldRow, idempotency::KEPT, is_incomplete, outbox};
+use uuid::Uuid;
 
 use super::{
     blocks, cases,
@@ -26,6 +27,11 @@ use crate::{
 pub struct Step {
     /// The charge is still like this, or nothing is written.
     pub before: Progress,
+    /// What [`write_at_once`] compares besides: by whom the charge is held, when its request was sent a
+    /// second time, and how many callbacks have come.
+    held_before: Option<Uuid>,
+    resent_before: Option<Timestamp>,
+    hints_before: i64,
     /// What it becomes: its progress, timer and claim.
     pub after: Charge,
     pub hint: HintEnd,
@@ -82,6 +88,9 @@ impl Step {
     pub fn new(before: &Charge, after: Charge, at: Timestamp) -> Self {
         Self {
             before: before.progress.clone(),
+            held_before: before.claim.fence,
+            resent_before: before.timer.resent_at,
+            hints_before: before.timer.hints,
             after,
             hint: HintEnd::NotYet,
             instruction: None,
@@ -140,6 +149,57 @@ impl Step {
 
 /// Writes these steps of charges that the transaction has locked, each of another charge.
 pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
+    let posted = posted(steps);
+    let joint = change(tx.joint(), steps);
+    let joint = what_follows(joint, steps, &posted, false)?;
+    let [changed, _, _, _, _, lines, _] = joint.rows_affected().await?;
+    if changed != steps.len() as u64 {
+        return Ok(Written::NotAsBefore);
+    }
+    if lines != 2 * posted.len() as u64 {
+        return Ok(Written::PostedBefore);
+    }
+    if !tx.is_postgres() {
+        // On PostgreSQL a trigger queues them, whoever posts.
+        for (posting, at) in posted {
+            blocks::queue(tx, posting.kind.code(), posting.subject, at).await?;
+        }
+    }
+    Ok(Written::All)
+}
+
+/// Like [`write`] in a transaction of its own, and by one statement, on PostgreSQL. This process holds
+/// the charges, so nobody else changes them, but callbacks come and leases end: `false`, and nothing is
+/// written, if that has happened to one of them or somebody has locked it.
+pub async fn write_at_once(db: &Db, steps: &[&Step]) -> Result<bool> {
+    let joint = change_held(db.joint(), steps).whole();
+    match what_follows(joint, steps, &posted(steps), true)?
+        .run()
+        .await
+    {
+        Ok(()) => Ok(true),
+        Err(error) if is_incomplete(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+type Posted<'s> = Vec<(&'s Posting, Timestamp)>;
+
+fn posted<'s>(steps: &[&'s Step]) -> Posted<'s> {
+    let posted = steps
+        .iter()
+        .flat_map(|step| step.postings.iter().map(|posting| (posting, step.at)));
+    posted.collect()
+}
+
+/// Writes what these steps make true besides the change of their charges. With `is_whole`, all of the
+/// postings are new or nothing is written.
+fn what_follows<'c>(
+    joint: Joint<'c>,
+    steps: &[&Step],
+    posted: &Posted<'_>,
+    is_whole: bool,
+) -> Result<Joint<'c>> {
     let callbacks: Vec<_> = steps
         .iter()
         .filter_map(|step| {
@@ -169,43 +229,26 @@ pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
         .iter()
         .filter_map(|step| step.outbox_row.as_deref())
         .collect();
-    let posted: Vec<_> = steps
-        .iter()
-        .flat_map(|step| step.postings.iter().map(|posting| (posting, step.at)))
-        .collect();
     let sums = postings::sums(posted.iter().map(|(posting, _)| *posting))?;
-    let joint = change(tx.joint(), steps);
     let joint = evidence::keep_set(joint, &said);
     let joint = idempotency::answer_set(joint, &keys);
     let joint = cases::close_set(joint, &ended);
     let joint = outbox::put_set(joint, &rows);
-    let joint = postings::post_set(joint, &posted);
-    let joint = postings::add_set(joint, &sums);
-    let [changed, _, _, _, _, lines, _] = joint.rows_affected().await?;
-    if changed != steps.len() as u64 {
-        return Ok(Written::NotAsBefore);
-    }
-    if lines != 2 * posted.len() as u64 {
-        return Ok(Written::PostedBefore);
-    }
-    if !tx.is_postgres() {
-        // On PostgreSQL a trigger queues them, whoever posts.
-        for (posting, at) in posted {
-            blocks::queue(tx, posting.kind.code(), posting.subject, at).await?;
-        }
-    }
-    Ok(Written::All)
+    let joint = postings::post_set(joint, posted);
+    let joint = match is_whole {
+        true => joint.whole(),
+        false => joint,
+    };
+    Ok(postings::add_set(joint, &sums))
 }
 
-/// Changes each charge, and ends or keeps the claim on it, if it is as before.
-fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
-    let steps = || steps.iter().copied();
-    let before = || steps().map(|step| &step.before);
-    let progress = || steps().map(|step| &step.after.progress);
-    let timer = || steps().map(|step| &step.after.timer);
-    joint
-        .sql_set(
-            "given (id uuid, from_state text, from_version bigint, from_mismatched boolean,
+/// What a step changes of its charge, from `given`.
+macro_rules! changing {
+    ($columns:literal, $condition:literal) => {
+        concat!(
+            "given (id uuid, ",
+            $columns,
+            "from_state text, from_version bigint, from_mismatched boolean,
                  to_state text, to_version bigint, reason text, tries bigint, seen boolean,
                  changed_at timestamptz, sent_at timestamptz, taken timestamptz,
                  expires_at timestamptz, query_at timestamptz, held_until timestamptz,
@@ -225,12 +268,51 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
                      else coalesce(given.hint_at, hint_due_at) end,
                  instruction = case when given.is_asked then given.words else instruction end
              from given
-             where transaction_id = any(array(select id from given))
+             where transaction_id = any(array(",
+            $condition,
+            "))
                  and transaction_id = given.id and state = given.from_state
-                 and version = given.from_version and mismatched = given.from_mismatched",
-            steps().count(),
+                 and version = given.from_version and mismatched = given.from_mismatched"
         )
-        .column(steps().map(Step::id))
+    };
+}
+
+const CHANGE: &str = changing!("", "select id from given");
+
+/// Locks them in the order in which everybody does, and waits for nobody.
+const CHANGE_HELD: &str = changing!(
+    "held_before uuid, resent_before timestamptz, hints_before bigint, ",
+    "select locked.transaction_id from given g join charges locked
+         on locked.transaction_id = g.id
+             and locked.fence = g.held_before and locked.hints = g.hints_before
+             and locked.resent_at is not distinct from g.resent_before
+     order by locked.transaction_id for no key update of locked skip locked"
+);
+
+/// Changes each charge, and ends or keeps the claim on it, if it is as before.
+fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
+    let joint = joint.sql_set(CHANGE, steps.len());
+    changed(joint.column(steps.iter().map(|step| step.id())), steps)
+}
+
+/// The same for charges that the transaction has not locked.
+fn change_held<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
+    let steps_of = || steps.iter();
+    let joint = joint
+        .sql_set(CHANGE_HELD, steps.len())
+        .column(steps_of().map(|step| step.id()))
+        .column(steps_of().map(|step| step.held_before))
+        .column(steps_of().map(|step| step.resent_before))
+        .column(steps_of().map(|step| step.hints_before));
+    changed(joint, steps)
+}
+
+fn changed<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
+    let steps = || steps.iter().copied();
+    let before = || steps().map(|step| &step.before);
+    let progress = || steps().map(|step| &step.after.progress);
+    let timer = || steps().map(|step| &step.after.timer);
+    joint
         .column(before().map(|before| before.state))
         .column(before().map(|before| before.version))
         .column(before().map(|before| before.mismatched))

@@ -1,8 +1,9 @@
-//! A proxy to PostgreSQL that can hold up a commit: the server gets everything before it, and the
-//! commit itself only once it is let go, whether or not anybody still waits for the answer.
+//! A proxy to PostgreSQL that can hold up a commit, or a statement that commits by itself: the server
+//! gets everything before it, and the commit itself only once it is let go, whether or not anybody
+//! still waits for the answer.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -14,7 +15,7 @@ use tokio::{
 };
 
 /// A commit as a simple query: its type, its length and its text.
-const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
+pub const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
 
 pub struct CommitWire {
     /// The URL of the same database, through the proxy.
@@ -25,9 +26,9 @@ pub struct CommitWire {
 
 #[derive(Default)]
 struct Holds {
-    /// Whether to hold the next commit.
-    next: AtomicBool,
-    /// Whether a commit has been held.
+    /// What to hold when it comes next: a part of the message.
+    next: Mutex<Option<&'static [u8]>>,
+    /// Whether it has been held.
     held: AtomicBool,
     let_go: Shutdown,
 }
@@ -63,8 +64,8 @@ impl CommitWire {
         }
     }
 
-    pub fn hold_the_next(&self) {
-        self.holds.next.store(true, Ordering::SeqCst);
+    pub fn hold_the_next(&self, part: &'static [u8]) {
+        *self.holds.next.lock().unwrap() = Some(part);
     }
 
     pub fn is_holding(&self) -> bool {
@@ -93,8 +94,9 @@ async fn carry(near: TcpStream, far: TcpStream, holds: Arc<Holds>, tasks: Tasks)
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = asked.read(&mut bytes).await {
         let part = &bytes[..length];
-        let commits = part.windows(COMMIT.len()).any(|window| window == COMMIT);
-        if commits && holds.next.swap(false, Ordering::SeqCst) {
+        let is_next = |next: &&[u8]| part.windows(next.len()).any(|window| window == *next);
+        let held = holds.next.lock().unwrap().take_if(|next| is_next(&&**next));
+        if held.is_some() {
             holds.held.store(true, Ordering::SeqCst);
             holds.let_go.wait().await;
         }

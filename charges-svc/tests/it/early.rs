@@ -38,6 +38,9 @@ const PAY: &str = "POST /collection/v1_0/requesttopay";
 /// commit is held up, so it must pass.
 const LONGER_THAN_IT_WAITS: Duration = Duration::from_secs(1);
 
+/// In the statement that records a reply and commits by itself, and in no other.
+const REPLYS_STEP: &[u8] = b"held_before";
+
 /// A service, and an MTN that keeps back its reply to a payment request, and has the money at once.
 struct Shop {
     world: World,
@@ -289,16 +292,16 @@ async fn a_callback_that_is_being_recorded_is_not_recorded_again() {
         let (charge, (held, heard)) = shop
             .charge(async |charge| {
                 let waiting = shop.waiting_callback(charge).await;
-                wire.hold_the_next();
+                wire.hold_the_next(REPLYS_STEP);
                 shop.reply();
-                until("a commit is held up", async || wire.is_holding()).await;
+                until("it is held up", async || wire.is_holding()).await;
                 tokio::time::sleep(LONGER_THAN_IT_WAITS).await;
                 let held = shop.now(charge).await.progress.state;
                 wire.let_go();
                 (held, waiting.await)
             })
             .await;
-        // Otherwise it was the commit of something else.
+        // Otherwise another set has taken its place.
         if held == State::Submitting && heard.is_ok() {
             assert_eq!(shop.recorded(&charge).await, 1);
             return shop.world.end().await;

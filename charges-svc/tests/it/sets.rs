@@ -17,7 +17,7 @@ use chassis::{
     failure::FailureReason,
     ids::MerchantId,
     money::{Currency, Money},
-    testing::{check_refusal, fake_server::empty},
+    testing::{check_refusal, fake_server::empty, until},
 };
 use db::{
     Insert, Tx,
@@ -222,6 +222,15 @@ async fn write(bare: &Bare, steps: &[&Step]) -> Written {
     written
 }
 
+/// How steps are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    OneByOne,
+    Together,
+    /// Without a look at their charges; on PostgreSQL only.
+    AtOnce,
+}
+
 fn merchants() -> [MerchantId; 3] {
     [(); 3].map(|()| MerchantId::new())
 }
@@ -234,29 +243,38 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut each = Vec::new();
-            for is_together in [true, false] {
+            for way in [Way::OneByOne, Way::Together, Way::AtOnce] {
                 let (bare, merchants) = (Bare::new().await, merchants());
                 let mut steps = Vec::new();
                 for (number, plan) in plans.iter().enumerate() {
                     steps.push(given(&bare, &merchants, number, plan).await);
                 }
                 let all: Vec<&Step> = steps.iter().collect();
-                let size = if is_together { all.len() } else { 1 };
-                for set in all.chunks(size) {
-                    assert_eq!(write(&bare, set).await, Written::All);
+                match way {
+                    Way::OneByOne => {
+                        for step in &all {
+                            assert_eq!(write(&bare, &[step]).await, Written::All);
+                        }
+                    }
+                    Way::AtOnce if bare.db.is_postgres() => {
+                        assert!(store::steps::write_at_once(&bare.db, &all).await.unwrap());
+                    }
+                    Way::Together | Way::AtOnce => {
+                        assert_eq!(write(&bare, &all).await, Written::All);
+                    }
                 }
                 each.push(written(&bare, &steps, &merchants).await);
             }
             assert_eq!(each[0], each[1]);
+            assert_eq!(each[0], each[2]);
         });
     }
 }
 
-#[tokio::test]
-async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
-    let (bare, merchants) = (Bare::new().await, merchants());
-    let plan = Plan {
-        merchant: 0,
+/// Settles.
+fn settling(merchant: usize) -> Plan {
+    Plan {
+        merchant,
         is_hinted: false,
         is_repeated: false,
         is_answered: false,
@@ -264,7 +282,69 @@ async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
         fee: 1,
         hint: HintEnd::NotYet,
         is_seen: true,
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_step_is_not_written_at_once_if_its_charge_is_otherwise_than_known() {
+    let bare = Bare::new().await;
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let merchants = merchants();
+    let changes = [
+        "update charges set hints = hints + 1 where transaction_id = $1",
+        "update charges set fence = null, lease_until = null where transaction_id = $1",
+        "update charges set fence = rail_reference where transaction_id = $1",
+        "update charges set version = version + 1 where transaction_id = $1",
+        "update charges set resent_at = created_at where transaction_id = $1",
+        "update charges set mismatched = true where transaction_id = $1",
+        "update charges set state = 'INITIATED' where transaction_id = $1",
+        // Nothing of it, but whoever has it locked may.
+        "select 1 from charges where transaction_id = $1 for update",
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut steps = Vec::new();
+        for _ in 0..3 {
+            steps.push(given(&bare, &merchants, number, &settling(0)).await);
+        }
+        let all: Vec<&Step> = steps.iter().collect();
+        let mut tx = bare.db.begin().await.unwrap();
+        let id = steps[1].after.facts.transaction_id;
+        tx.sql(change).bind(id).run().await.unwrap();
+        let is_locked = change.starts_with("select");
+        if !is_locked {
+            tx.commit().await.unwrap();
+            tx = bare.db.begin().await.unwrap();
+        }
+        let is_written = store::steps::write_at_once(&bare.db, &all).await.unwrap();
+        assert!(!is_written, "{change}");
+        drop(tx);
+        for step in [&steps[0], &steps[2]] {
+            // The server tells of a failure a moment before it lets go of the charges.
+            until("their charges are free", async || {
+                let written = store::steps::write_at_once(&bare.db, &[step]).await;
+                written.unwrap()
+            })
+            .await;
+        }
+        // Its own commit before, whose answer was lost.
+        let again = store::steps::write_at_once(&bare.db, &[&steps[0]]).await;
+        assert!(!again.unwrap());
+    }
+    let mut conn = bare.db.read().await.unwrap();
+    let balance = store::postings::balances(&mut conn, merchants[0], false).await;
+    let settled = i64::try_from(2 * changes.len()).unwrap();
+    assert_eq!(
+        balance.unwrap().available,
+        [Money::new(settled * 2550, Currency::GHS)]
+    );
+}
+
+#[tokio::test]
+async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
+    let (bare, merchants) = (Bare::new().await, merchants());
+    let plan = settling(0);
     let mut steps = Vec::new();
     for number in 0..4 {
         steps.push(given(&bare, &merchants, number, &plan).await);
@@ -299,20 +379,10 @@ async fn sets_that_share_merchants_do_not_wait_for_each_other() {
     for round in 0..8 {
         let mut set = Vec::new();
         for number in 0..6 {
-            let plan = Plan {
-                merchant: if round % 2 == 0 {
-                    number % 3
-                } else {
-                    2 - number % 3
-                },
-                is_hinted: false,
-                is_repeated: false,
-                is_answered: false,
-                event: Some(Event::Settled),
-                fee: 1,
-                hint: HintEnd::NotYet,
-                is_seen: true,
-            };
+            let plan = settling(match round % 2 {
+                0 => number % 3,
+                _ => 2 - number % 3,
+            });
             set.push(given(&bare, &merchants, number, &plan).await);
         }
         sets.push(set);

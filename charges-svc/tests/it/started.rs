@@ -18,7 +18,7 @@ use proto::charges::{ChargeAnswer, CreateChargeRequest, SubmitOtpRequest};
 use tonic::{Code, Response, Status};
 
 use crate::{
-    commit_wire::CommitWire,
+    commit_wire::{COMMIT, CommitWire},
     world::{Neighbour, World, config_with, new_charge, request},
 };
 
@@ -80,7 +80,7 @@ async fn a_record_that_may_still_be_committed_is_not_said_to_be_none() {
     let Some((mut world, wire)) = wired().await else {
         return;
     };
-    wire.hold_the_next();
+    wire.hold_the_next(COMMIT);
     let answer = world.charges.create_charge(request()).await;
     assert!(wire.is_holding());
     check_refusal(answer, Code::Unavailable, "OUTCOME_UNKNOWN");
@@ -92,7 +92,7 @@ async fn a_record_whose_commit_came_late_is_taken_back_before_nothing_was_starte
     let Some((world, wire)) = wired().await else {
         return;
     };
-    wire.hold_the_next();
+    wire.hold_the_next(COMMIT);
     let mut charges = world.charges.clone();
     let creating = charges.create_charge(request());
     tokio::pin!(creating);
@@ -126,7 +126,7 @@ async fn a_code_that_may_be_counted_is_not_said_to_be_unsent() {
         return;
     };
     let charge = world.given_charge(&[Event::CodeWanted]).await;
-    wire.hold_the_next();
+    wire.hold_the_next(COMMIT);
     let answer = world.charges.submit_otp(submit(&charge)).await;
     assert!(wire.is_holding());
     check_refusal(answer, Code::Unavailable, "OUTCOME_UNKNOWN");
@@ -138,7 +138,7 @@ async fn a_try_whose_commit_came_late_is_given_back_before_nothing_was_started()
         return;
     };
     let charge = world.given_charge(&[Event::CodeWanted]).await;
-    wire.hold_the_next();
+    wire.hold_the_next(COMMIT);
     let mut charges = world.charges.clone();
     let submitting = charges.submit_otp(submit(&charge));
     tokio::pin!(submitting);
