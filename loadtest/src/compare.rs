@@ -69,7 +69,11 @@ impl Compare {
             2 => self.latency().await,
             3 => self.reads().await,
             4 => self.sessions().await,
-            5 => self.charges().await,
+            5 => {
+                let mut rows = self.charges_alone().await?;
+                rows.extend(self.charges().await?);
+                Ok(rows)
+            }
             6 => self.statements().await,
             7 => self.lives().await,
             8 => self.ratelimit().await,
@@ -207,6 +211,35 @@ impl Compare {
         .await
     }
 
+    /// What `f` does is this and no more: payers who have not decided yet leave nothing to settle.
+    /// Each round has fresh services, which need not ask about the charges of the one before.
+    async fn charges_alone(&self) -> anyhow::Result<Vec<Row>> {
+        let paths = || [Baseline::D, Baseline::F];
+        let mut all = <[Figures; 4]>::default();
+        for _ in 0..self.rounds {
+            let [rates, p50s, d_rates, f_rates] = &mut all;
+            let round = async |[d, f]: &[Hops; 2], bench: &Bench| {
+                let load = Charges(api(bench, Kind::Silent).await?);
+                let ours = Probe::new("charge, payers wait", load, bench.processes.watched())?;
+                let probes = [&d.probe().await?, &f.probe().await?, &ours];
+                let [d, f, ours] = self.one_round().measure(MANY, probes).await?;
+                d_rates.extend(d.rates());
+                f_rates.extend(f.rates());
+                rates.extend(ours.rates());
+                p50s.extend(ours.p50s());
+                Ok(Vec::new())
+            };
+            self.beside(paths(), &Service::ALL, round).await?;
+        }
+        let [rates, p50s, d_rates, f_rates] = &all;
+        let work = "POST charge to 202, payers decide later";
+        Ok(vec![
+            Row::ratio(5, work, Asked::at_least(100), rates, ("f", f_rates)),
+            Row::ratio(5, work, Asked::at_least(40), rates, ("d", d_rates)),
+            Row::figure(5, "the same, p50 ms", Asked::at_most(4_000), p50s),
+        ])
+    }
+
     async fn charges(&self) -> anyhow::Result<Vec<Row>> {
         self.beside(
             [Baseline::D, Baseline::F],
@@ -228,7 +261,7 @@ impl Compare {
                     until_idle(bench).await?;
                 }
                 ensure!(receiver.refused() == 0, "webhooks had a wrong signature");
-                let work = "POST charge to 202";
+                let work = "POST charge to 202, payers pay at once";
                 Ok(vec![
                     Row::ratio(5, work, Asked::at_least(100), &rates, ("f", &f_rates)),
                     Row::ratio(5, work, Asked::at_least(40), &rates, ("d", &d_rates)),
