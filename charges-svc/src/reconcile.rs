@@ -189,7 +189,7 @@ impl Service {
             let (step, more) = service.decide_conclusion(held, &heard).ok()?;
             (more == More::Nothing && !Self::is_more_to_write(&step)).then_some(step)
         };
-        if let Some(step) = self.steps.write(id, None, decide).await? {
+        if let Some(step) = self.steps.write(id, decide).await? {
             self.announce(step);
             return Ok(None);
         }

@@ -1,8 +1,9 @@
 //! Charges that are recorded at the same moment are recorded together, each with its key.
 //!
 //! Nearly every key is new, and nearly every charge the first of its session. So a set is first
-//! written by one statement, which writes nothing if it is otherwise. Only then does a transaction,
-//! with a round trip for each step, find out what each key stands for and each session allows.
+//! written by one statement, which writes nothing if one is not. Its commit is a message of its own,
+//! because somebody may give up before it. If nothing was written, another transaction finds out, with
+//! a round trip for each step, what each key stands for and each session allows.
 //!
 //! Promise: whoever has given up on a record and then finds that its key is free is right: it is
 //! not recorded any more.
@@ -99,19 +100,34 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
     if set.is_empty() {
         return Ok(Vec::new());
     }
-    let mut tx = db.begin().await?;
-    match insert_new(&mut tx, set).await {
-        Ok(numbers) => {
-            commit(tx, set).await?;
-            return Ok(numbers.into_iter().map(Recorded::Numbered).collect());
-        }
+    match record_new(db, set).await {
         Err(error) if db::is_incomplete(&error) => {}
-        Err(error) if db::is_retryable(&error) && is_first_alone(set) => {
-            return Ok(vec![Recorded::Contended]);
-        }
-        Err(error) => return Err(error),
+        // It waited in vain. The transaction below finds out whether for its key.
+        Err(error) if db::is_retryable(&error) && is_first_alone(set) => {}
+        recorded => return recorded,
     }
-    drop(tx);
+    record_each(db, set).await
+}
+
+/// Records all of them under numbers that are known before. If a key is taken, or a charge not the
+/// first of its session, nothing is recorded and it fails with [`db::is_incomplete`].
+async fn record_new(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
+    let mut tx = db.begin().await?;
+    let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
+    // A hosted charge is guessed to be the first.
+    let new = set.iter();
+    let new: Vec<_> = new
+        .map(|one| (&one.charge, one.number().unwrap_or(1)))
+        .collect();
+    let joint = KEYS.take_free_set(tx.joint(), &wanted);
+    charges::insert_whole(joint, &new).run().await?;
+    commit(tx, set).await?;
+    let recorded = new.iter().map(|(_, number)| Recorded::Numbered(*number));
+    Ok(recorded.collect())
+}
+
+/// Finds out what each key stands for and each session allows, and records what may be.
+async fn record_each(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
     let mut tx = db.begin().await?;
     let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
     let uses: Vec<KeyUse<FirstRequest>> = match KEYS.take_set(&mut tx, &wanted).await {
@@ -150,20 +166,6 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
         KeyUse::Freed => Recorded::Freed,
     });
     Ok(outcomes.collect())
-}
-
-/// Writes all of them, and their keys. Returns their numbers; if a key is taken, or a charge not the
-/// first of its session, it fails with [`db::is_incomplete`], and nothing may be committed.
-async fn insert_new(tx: &mut Tx, set: &[&Recording]) -> Result<Vec<i64>> {
-    let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
-    let numbers: Vec<i64> = set.iter().map(|one| one.number().unwrap_or(1)).collect();
-    let new = set.iter().zip(&numbers);
-    let new: Vec<_> = new
-        .map(|(one, number)| (&one.charge, Some(*number)))
-        .collect();
-    let joint = KEYS.take_free_set(tx.joint(), &wanted);
-    charges::insert_whole(joint, &new).run().await?;
-    Ok(numbers)
 }
 
 /// Commits the transaction that has taken the keys of these.

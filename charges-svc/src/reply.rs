@@ -70,8 +70,11 @@ impl Service {
             let callback = callback.clone();
             move |held: &Held| service.decide_reply(held, &heard, || callback(held)).ok()
         };
-        let known = Held::without_callbacks(charge);
-        let step = match self.steps.write(id, known, decide).await? {
+        let written = match Held::known(charge) {
+            Some(known) => self.steps.write_known(known, decide).await?,
+            None => self.steps.write(id, decide).await?,
+        };
+        let step = match written {
             Some(step) => step,
             None => {
                 let mut tx = self.db.begin().await?;

@@ -219,7 +219,10 @@ impl Service {
     /// shown differently from then on.
     pub fn step_of_taken(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
         let step = self.step_without_row(before, event, now)?;
-        let (was, is) = (step.before.state.shown(), step.after.progress.state.shown());
+        let (was, is) = (
+            step.before.progress.state.shown(),
+            step.after.progress.state.shown(),
+        );
         Ok(if was == is {
             step
         } else {

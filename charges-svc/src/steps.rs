@@ -1,11 +1,10 @@
 //! Steps of charges that wait at the same moment are decided and written together.
 //!
-//! A step is decided in memory, on its charge as the transaction has locked it, and all of them are
-//! written in one round trip. What needs more than that, or waits for somebody else, is left to
-//! whoever asked for it, in a transaction of its own.
-//!
-//! Where this process holds the charges of a set, it knows them. So their steps are first decided
-//! on these, and written by one statement that writes nothing if one of them is otherwise.
+//! A step is decided in memory, and all of them are written in one round trip. If this process holds
+//! every charge of a set and knows how each stands, the steps are decided on that and written by one
+//! statement, which writes nothing if a charge has changed. Otherwise a transaction locks the charges
+//! first. What needs more than a step, or waits for somebody else, is left to whoever asked for it, in
+//! a transaction of its own.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,26 +35,41 @@ impl StepWriter {
 
     /// Writes the step that follows from the charge as it stands. `decide` may be asked several
     /// times. Returns `None`, with nothing written, if it gives no step or somebody else has the
-    /// charge: then the caller writes it alone. `known`: the charge, if this process holds it and
-    /// knows how it stands.
+    /// charge: then the caller writes it alone.
     pub async fn write(
         &self,
         id: ChargeId,
-        mut known: Option<Held>,
         decide: impl Fn(&Held) -> Option<Step> + Send + Sync + 'static,
     ) -> Result<Option<Step>> {
-        let decide: Arc<Decide> = Arc::new(decide);
+        self.run(Undecided::new(id, decide)).await
+    }
+
+    /// Like [`StepWriter::write`] for a charge that this process holds.
+    pub async fn write_known(
+        &self,
+        known: Held,
+        decide: impl Fn(&Held) -> Option<Step> + Send + Sync + 'static,
+    ) -> Result<Option<Step>> {
+        let undecided = Undecided::new(known.charge.facts.transaction_id, decide);
+        self.run(Undecided {
+            known: Some(known),
+            ..undecided
+        })
+        .await
+    }
+
+    async fn run(&self, undecided: Undecided) -> Result<Option<Step>> {
+        let again = Undecided {
+            // If its set could not write it, the charge may no longer be as it was known.
+            known: None,
+            ..undecided.clone()
+        };
+        let mut next = undecided;
         for _ in 0..SETS_MAX {
-            let undecided = Undecided {
-                id,
-                known: known.take(),
-                decide: decide.clone(),
-                span: Span::current(),
-            };
-            match self.0.run(undecided).await? {
+            match self.0.run(next).await? {
                 Outcome::Written(step) => return Ok(Some(*step)),
                 Outcome::Alone => return Ok(None),
-                Outcome::Locked => {}
+                Outcome::Locked => next = again.clone(),
             }
         }
         Ok(None)
@@ -66,8 +80,10 @@ impl StepWriter {
 type Decide = dyn Fn(&Held) -> Option<Step> + Send + Sync;
 
 /// A step that is not decided yet.
+#[derive(Clone)]
 struct Undecided {
     id: ChargeId,
+    /// The charge, if this process holds it and knows how it stands.
     known: Option<Held>,
     decide: Arc<Decide>,
     /// Of whoever asked, whose trace the step belongs to.
@@ -132,6 +148,15 @@ impl Grouped for Undecided {
 }
 
 impl Undecided {
+    fn new(id: ChargeId, decide: impl Fn(&Held) -> Option<Step> + Send + Sync + 'static) -> Self {
+        Self {
+            id,
+            known: None,
+            decide: Arc::new(decide),
+            span: Span::current(),
+        }
+    }
+
     /// Its step, if the charge stands like this.
     fn step_of(&self, held: &Held) -> Option<Box<Step>> {
         let step = self.span.in_scope(|| (self.decide)(held));
@@ -147,14 +172,13 @@ async fn write_at_once(db: &Db, set: &[Undecided]) -> Result<Option<Vec<Outcome>
         return Ok(None);
     }
     let mut ids = HashSet::new();
-    let decided = set.iter().map(|undecided| {
-        // A charge takes one step at a time.
-        let known = undecided
-            .known
-            .as_ref()
-            .filter(|_| ids.insert(undecided.id));
-        undecided.step_of(known?)
-    });
+    // A charge takes one step at a time.
+    if !set.iter().all(|undecided| ids.insert(undecided.id)) {
+        return Ok(None);
+    }
+    let decided = set
+        .iter()
+        .map(|undecided| undecided.step_of(undecided.known.as_ref()?));
     let Some(decided) = decided.collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };

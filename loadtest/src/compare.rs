@@ -62,6 +62,33 @@ pub async fn run(compare: &Compare) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Charges that were posted, beside the paths `d` and `f`.
+#[derive(Default)]
+struct Posted {
+    rates: Figures,
+    p50s: Figures,
+    d: Figures,
+    f: Figures,
+}
+
+impl Posted {
+    fn extend(&mut self, [d, f, ours]: [Reports; 3]) {
+        self.d.extend(d.rates());
+        self.f.extend(f.rates());
+        self.rates.extend(ours.rates());
+        self.p50s.extend(ours.p50s());
+    }
+
+    fn rows(&self, work: &str) -> Vec<Row> {
+        let rates = &self.rates;
+        vec![
+            Row::ratio(5, work, Asked::at_least(100), rates, ("f", &self.f)),
+            Row::ratio(5, work, Asked::at_least(40), rates, ("d", &self.d)),
+            Row::figure(5, "the same, p50 ms", Asked::at_most(4_000), &self.p50s),
+        ]
+    }
+}
+
 impl Compare {
     async fn row(&self, number: u8) -> anyhow::Result<Vec<Row>> {
         match number {
@@ -69,11 +96,7 @@ impl Compare {
             2 => self.latency().await,
             3 => self.reads().await,
             4 => self.sessions().await,
-            5 => {
-                let mut rows = self.charges_alone().await?;
-                rows.extend(self.charges().await?);
-                Ok(rows)
-            }
+            5 => self.charges().await,
             6 => self.statements().await,
             7 => self.lives().await,
             8 => self.ratelimit().await,
@@ -211,36 +234,31 @@ impl Compare {
         .await
     }
 
-    /// What `f` does is this and no more: payers who have not decided yet leave nothing to settle.
-    /// Each round has fresh services, which need not ask about the charges of the one before.
-    async fn charges_alone(&self) -> anyhow::Result<Vec<Row>> {
-        let paths = || [Baseline::D, Baseline::F];
-        let mut all = <[Figures; 4]>::default();
-        for _ in 0..self.rounds {
-            let [rates, p50s, d_rates, f_rates] = &mut all;
-            let round = async |[d, f]: &[Hops; 2], bench: &Bench| {
-                let load = Charges(api(bench, Kind::Silent).await?);
-                let ours = Probe::new("charge, payers wait", load, bench.processes.watched())?;
-                let probes = [&d.probe().await?, &f.probe().await?, &ours];
-                let [d, f, ours] = self.one_round().measure(MANY, probes).await?;
-                d_rates.extend(d.rates());
-                f_rates.extend(f.rates());
-                rates.extend(ours.rates());
-                p50s.extend(ours.p50s());
-                Ok(Vec::new())
-            };
-            self.beside(paths(), &Service::ALL, round).await?;
-        }
-        let [rates, p50s, d_rates, f_rates] = &all;
-        let work = "POST charge to 202, payers decide later";
-        Ok(vec![
-            Row::ratio(5, work, Asked::at_least(100), rates, ("f", f_rates)),
-            Row::ratio(5, work, Asked::at_least(40), rates, ("d", d_rates)),
-            Row::figure(5, "the same, p50 ms", Asked::at_most(4_000), p50s),
-        ])
+    async fn charges(&self) -> anyhow::Result<Vec<Row>> {
+        let mut rows = self.charges_of_silent_payers().await?;
+        rows.extend(self.charges_that_settle().await?);
+        Ok(rows)
     }
 
-    async fn charges(&self) -> anyhow::Result<Vec<Row>> {
+    /// What `f` does is this and no more: while their payers are silent, charges leave nothing to
+    /// settle. Each round has fresh services, which need not ask about the charges of the one before.
+    async fn charges_of_silent_payers(&self) -> anyhow::Result<Vec<Row>> {
+        let mut posted = Posted::default();
+        for _ in 0..self.rounds {
+            let round = async |[d, f]: &[Hops; 2], bench: &Bench| {
+                let load = Charges(api(bench, Kind::Silent).await?);
+                let ours = Probe::new("charge, silent payers", load, bench.processes.watched())?;
+                let probes = [&d.probe().await?, &f.probe().await?, &ours];
+                posted.extend(self.one_round().measure(MANY, probes).await?);
+                Ok(Vec::new())
+            };
+            let paths = [Baseline::D, Baseline::F];
+            self.beside(paths, &Service::ALL, round).await?;
+        }
+        Ok(posted.rows("POST charge to 202, silent payers"))
+    }
+
+    async fn charges_that_settle(&self) -> anyhow::Result<Vec<Row>> {
         self.beside(
             [Baseline::D, Baseline::F],
             &Service::ALL,
@@ -250,23 +268,14 @@ impl Compare {
                 let Lives { api, receiver } = lives;
                 let ours = Probe::new("charge", Charges(api), bench.processes.watched())?;
                 let probes = [&d.probe().await?, &f.probe().await?, &ours];
-                let [mut rates, mut p50s, mut d_rates, mut f_rates] = <[Figures; 4]>::default();
+                let mut posted = Posted::default();
                 for _ in 0..self.rounds {
-                    let [d, f, ours] = self.one_round().measure(MANY, probes).await?;
-                    d_rates.extend(d.rates());
-                    f_rates.extend(f.rates());
-                    rates.extend(ours.rates());
-                    p50s.extend(ours.p50s());
+                    posted.extend(self.one_round().measure(MANY, probes).await?);
                     // What is left of these charges would slow down what is measured next.
                     until_idle(bench).await?;
                 }
                 ensure!(receiver.refused() == 0, "webhooks had a wrong signature");
-                let work = "POST charge to 202, payers pay at once";
-                Ok(vec![
-                    Row::ratio(5, work, Asked::at_least(100), &rates, ("f", &f_rates)),
-                    Row::ratio(5, work, Asked::at_least(40), &rates, ("d", &d_rates)),
-                    Row::figure(5, "the same, p50 ms", Asked::at_most(4_000), &p50s),
-                ])
+                Ok(posted.rows("POST charge to 202, payers pay at once"))
             },
         )
         .await

@@ -15,7 +15,7 @@ use crate::{
     session::{Session, SessionStatus, Tally},
 };
 
-/// What is recorded of a report's charge and of its session.
+/// What is recorded of a report's charge and of its session; nothing by default.
 #[derive(Debug, Default)]
 pub struct Found {
     pub session: Option<Session>,

@@ -58,14 +58,9 @@ impl Grouped for Recording {
 type Outcome = <Recording as Grouped>::Outcome;
 
 /// Opens all of them by one statement, with the sessions that they bring. `None`: nothing was written,
-/// because not all of them are new.
+/// because not all of them are new, or one is refused.
 async fn open_at_once(db: &Db, set: &[Recording]) -> db::Result<Option<Vec<Outcome>>> {
     let mut sessions = HashSet::new();
-    let is_new =
-        |one: &Recording| one.report.opens_new_session() && sessions.insert(one.report.session_id);
-    if !set.iter().all(is_new) {
-        return Ok(None);
-    }
     let mut changes = Vec::with_capacity(set.len());
     for Recording {
         report,
@@ -73,6 +68,9 @@ async fn open_at_once(db: &Db, set: &[Recording]) -> db::Result<Option<Vec<Outco
         session_lifetime,
     } in set
     {
+        if !report.opens_session() || !sessions.insert(report.session_id) {
+            return Ok(None);
+        }
         let brought = report.session(*session_lifetime);
         match decide(report, brought.as_ref(), Found::default(), *now) {
             Ok(Decision::Change(change)) => changes.push(change),
@@ -80,14 +78,11 @@ async fn open_at_once(db: &Db, set: &[Recording]) -> db::Result<Option<Vec<Outco
         }
     }
     match reports::open(db, &changes).await {
-        Ok(()) => {}
         Err(error) if is_incomplete(&error) || is_unique_violation(&error) => return Ok(None),
-        Err(error) => return Err(error),
+        opened => opened?,
     }
-    let opened = changes.into_iter().map(|change| {
-        let (reply, due) = (change.reply, change.due);
-        Ok(Recorded { reply, due })
-    });
+    let opened = changes.into_iter();
+    let opened = opened.map(|Change { reply, due, .. }| Ok(Recorded { reply, due }));
     Ok(Some(opened.collect()))
 }
 

@@ -30,9 +30,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether it is the first of a direct charge, whose session nobody has heard of, unless it was
-    /// made before.
-    pub fn opens_new_session(&self) -> bool {
+    /// Whether it opens a direct charge. Nobody has heard of its session yet, unless this report is a
+    /// repeat or comes late.
+    pub fn opens_session(&self) -> bool {
         self.direct.is_some() && matches!(self.step, Step::Open { .. })
     }
 

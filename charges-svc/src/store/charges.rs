@@ -48,7 +48,7 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<Insert> {
 
 /// A number that is not given is the next of its session.
 macro_rules! insert {
-    ($returning:literal) => {
+    () => {
         concat!(
             "given (new_id uuid, payee uuid, payee_name text, session uuid, is_hosted boolean,
                  number bigint, shown_id text, shown_reference text, at_rail text,
@@ -74,13 +74,13 @@ macro_rules! insert {
                  sent_at, taken, sent_again_at, expires_at, query_at, hinted,
                  held_until, held_by
              from given where true order by session
-             on conflict do nothing",
-            $returning
+             on conflict do nothing"
         )
     };
 }
 
-/// Binds new charges, each with its number.
+/// Binds new charges, each with its number: to a statement or to a part of a [`Joint`], which both have
+/// a method `column`.
 macro_rules! insert_columns {
     ($inserting:expr, $charges:expr) => {{
         let charges = $charges;
@@ -140,15 +140,16 @@ pub async fn insert_set(
     charges: &[(&Charge, Option<i64>)],
 ) -> Result<Vec<(ChargeId, i64)>> {
     let inserting = tx.sql_set(
-        insert!(" returning transaction_id, charge_number"),
+        concat!(insert!(), " returning transaction_id, charge_number"),
         charges.len(),
     );
     insert_columns!(inserting, charges).all().await
 }
 
-/// Writes new charges, each with this number of its session, or nothing.
-pub fn insert_whole<'c>(joint: Joint<'c>, charges: &[(&Charge, Option<i64>)]) -> Joint<'c> {
-    insert_columns!(joint.sql_set(insert!(""), charges.len()), charges).whole()
+/// Writes new charges, each with this number of its session. If one cannot be, nothing is written and
+/// the whole fails with [`is_incomplete`](db::is_incomplete).
+pub fn insert_whole<'c>(joint: Joint<'c>, charges: &[(&Charge, i64)]) -> Joint<'c> {
+    insert_columns!(joint.sql_set(insert!(), charges.len()), charges).whole()
 }
 
 /// A charge by its id, void or not.
@@ -175,8 +176,7 @@ pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     .await
 }
 
-/// A charge as it stands while a transaction has it locked, or, once this process has claimed it, as
-/// it stands unless a callback comes.
+/// A charge that is locked until the transaction ends, as it stands.
 #[derive(Clone, Debug, FromRow)]
 pub struct Held {
     #[sqlx(flatten)]
@@ -186,9 +186,9 @@ pub struct Held {
 }
 
 impl Held {
-    /// A charge that this process holds, as it stands unless a callback has come. `None` if one came
-    /// before.
-    pub fn without_callbacks(charge: &Charge) -> Option<Self> {
+    /// A charge that this process has claimed, as it stands if nothing has come since. `None` if a
+    /// callback came before: the charge does not say when.
+    pub fn known(charge: &Charge) -> Option<Self> {
         let is_known = charge.claim.fence.is_some() && charge.timer.hints == 0;
         is_known.then(|| Self {
             charge: charge.clone(),

@@ -9,7 +9,6 @@
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Db, Joint, Result, Tx, UntoldRow, idempotency::KEPT, is_incomplete, outbox};
-use uuid::Uuid;
 
 use super::{
     blocks, cases,
@@ -18,20 +17,15 @@ use super::{
     postings,
 };
 use crate::{
-    charge::{Charge, Lease, Progress},
+    charge::{Charge, Lease},
     ledger::Posting,
 };
 
 /// What an event makes true of a charge.
 #[derive(Debug)]
 pub struct Step {
-    /// The charge is still like this, or nothing is written.
-    pub before: Progress,
-    /// What [`write_at_once`] compares besides: by whom the charge is held, when its request was sent a
-    /// second time, and how many callbacks have come.
-    held_before: Option<Uuid>,
-    resent_before: Option<Timestamp>,
-    hints_before: i64,
+    /// The charge as it was when the step was decided, or nothing is written.
+    pub before: Charge,
     /// What it becomes: its progress, timer and claim.
     pub after: Charge,
     pub hint: HintEnd,
@@ -87,10 +81,7 @@ impl Step {
     /// Makes `after` of a charge, and nothing else true.
     pub fn new(before: &Charge, after: Charge, at: Timestamp) -> Self {
         Self {
-            before: before.progress.clone(),
-            held_before: before.claim.fence,
-            resent_before: before.timer.resent_at,
-            hints_before: before.timer.hints,
+            before: before.clone(),
             after,
             hint: HintEnd::NotYet,
             instruction: None,
@@ -105,7 +96,7 @@ impl Step {
 
     /// Whether it changes the charge's state, rather than its timer alone.
     pub fn is_change(&self) -> bool {
-        self.after.progress.version != self.before.version
+        self.after.progress.version != self.before.progress.version
     }
 
     /// Sets what it means for the callbacks that wait, of which the latest came at `hinted_at`.
@@ -150,8 +141,9 @@ impl Step {
 /// Writes these steps of charges that the transaction has locked, each of another charge.
 pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
     let posted = posted(steps);
-    let joint = change(tx.joint(), steps);
-    let joint = what_follows(joint, steps, &posted, false)?;
+    let sums = sums(&posted)?;
+    let joint = what_follows(change(tx.joint(), steps), steps, &posted);
+    let joint = postings::add_set(joint, &sums);
     let [changed, _, _, _, _, lines, _] = joint.rows_affected().await?;
     if changed != steps.len() as u64 {
         return Ok(Written::NotAsBefore);
@@ -168,15 +160,15 @@ pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
     Ok(Written::All)
 }
 
-/// Like [`write`] in a transaction of its own, and by one statement, on PostgreSQL. This process holds
-/// the charges, so nobody else changes them, but callbacks come and leases end: `false`, and nothing is
-/// written, if that has happened to one of them or somebody has locked it.
+/// Like [`write`], in one statement of PostgreSQL that commits by itself. This process holds the charges,
+/// but a callback may come, a lease end, or somebody lock one: then it returns `false` and nothing is
+/// written.
 pub async fn write_at_once(db: &Db, steps: &[&Step]) -> Result<bool> {
+    let posted = posted(steps);
+    let sums = sums(&posted)?;
     let joint = change_held(db.joint(), steps).whole();
-    match what_follows(joint, steps, &posted(steps), true)?
-        .run()
-        .await
-    {
+    let joint = what_follows(joint, steps, &posted).whole();
+    match postings::add_set(joint, &sums).run().await {
         Ok(()) => Ok(true),
         Err(error) if is_incomplete(&error) => Ok(false),
         Err(error) => Err(error),
@@ -192,14 +184,12 @@ fn posted<'s>(steps: &[&'s Step]) -> Posted<'s> {
     posted.collect()
 }
 
-/// Writes what these steps make true besides the change of their charges. With `is_whole`, all of the
-/// postings are new or nothing is written.
-fn what_follows<'c>(
-    joint: Joint<'c>,
-    steps: &[&Step],
-    posted: &Posted<'_>,
-    is_whole: bool,
-) -> Result<Joint<'c>> {
+fn sums(posted: &Posted<'_>) -> Result<postings::Sums> {
+    postings::sums(posted.iter().map(|(posting, _)| *posting))
+}
+
+/// What these steps make true besides the change of their charges and of balances, their postings last.
+fn what_follows<'c>(joint: Joint<'c>, steps: &[&Step], posted: &Posted<'_>) -> Joint<'c> {
     let callbacks: Vec<_> = steps
         .iter()
         .filter_map(|step| {
@@ -229,35 +219,30 @@ fn what_follows<'c>(
         .iter()
         .filter_map(|step| step.outbox_row.as_deref())
         .collect();
-    let sums = postings::sums(posted.iter().map(|(posting, _)| *posting))?;
     let joint = evidence::keep_set(joint, &said);
     let joint = idempotency::answer_set(joint, &keys);
     let joint = cases::close_set(joint, &ended);
     let joint = outbox::put_set(joint, &rows);
-    let joint = postings::post_set(joint, posted);
-    let joint = match is_whole {
-        true => joint.whole(),
-        false => joint,
-    };
-    Ok(postings::add_set(joint, &sums))
+    postings::post_set(joint, posted)
 }
 
-/// What a step changes of its charge, from `given`.
+/// What a step changes of its charge, from `given`. The state, the version and whether money came that
+/// is not what we asked for must be as before. What the rail has shown stays shown, whoever saw it.
 macro_rules! changing {
-    ($columns:literal, $condition:literal) => {
+    ($more_columns:literal, $ids:literal) => {
         concat!(
-            "given (id uuid, ",
-            $columns,
-            "from_state text, from_version bigint, from_mismatched boolean,
+            "given (id uuid, from_state text, from_version bigint, from_mismatched boolean,
                  to_state text, to_version bigint, reason text, tries bigint, seen boolean,
                  changed_at timestamptz, sent_at timestamptz, taken timestamptz,
                  expires_at timestamptz, query_at timestamptz, held_until timestamptz,
                  held_by uuid, is_answered boolean, came_at timestamptz, hint_at timestamptz,
-                 is_asked boolean, words text)
+                 is_asked boolean, words text",
+            $more_columns,
+            ")
              update charges set
                  state = given.to_state, version = given.to_version,
                  failure_reason = given.reason, otp_tries = given.tries,
-                 seen_at_rail = given.seen, updated_at = given.changed_at,
+                 seen_at_rail = seen_at_rail or given.seen, updated_at = given.changed_at,
                  submitted_at = given.sent_at, taken_by = given.taken,
                  otp_expires_at = given.expires_at, next_query_at = given.query_at,
                  lease_until = given.held_until, fence = given.held_by,
@@ -269,7 +254,7 @@ macro_rules! changing {
                  instruction = case when given.is_asked then given.words else instruction end
              from given
              where transaction_id = any(array(",
-            $condition,
+            $ids,
             "))
                  and transaction_id = given.id and state = given.from_state
                  and version = given.from_version and mismatched = given.from_mismatched"
@@ -279,40 +264,38 @@ macro_rules! changing {
 
 const CHANGE: &str = changing!("", "select id from given");
 
-/// Locks them in the order in which everybody does, and waits for nobody.
+/// For charges that are not locked: locks them in the order in which everybody does, waits for nobody,
+/// and leaves out what is held by another or has changed without a new version.
 const CHANGE_HELD: &str = changing!(
-    "held_before uuid, resent_before timestamptz, hints_before bigint, ",
-    "select locked.transaction_id from given g join charges locked
-         on locked.transaction_id = g.id
-             and locked.fence = g.held_before and locked.hints = g.hints_before
-             and locked.resent_at is not distinct from g.resent_before
-     order by locked.transaction_id for no key update of locked skip locked"
+    ", holder uuid, was_resent_at timestamptz, hints_count bigint",
+    "select held.transaction_id from given join charges held
+         on held.transaction_id = given.id and held.fence = given.holder
+             and held.resent_at is not distinct from given.was_resent_at
+             and held.hints = given.hints_count
+     order by held.transaction_id for update of held skip locked"
 );
 
 /// Changes each charge, and ends or keeps the claim on it, if it is as before.
 fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
-    let joint = joint.sql_set(CHANGE, steps.len());
-    changed(joint.column(steps.iter().map(|step| step.id())), steps)
+    change_columns(joint.sql_set(CHANGE, steps.len()), steps)
 }
 
-/// The same for charges that the transaction has not locked.
+/// The same for charges that this process holds and that nobody has locked.
 fn change_held<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
-    let steps_of = || steps.iter();
-    let joint = joint
-        .sql_set(CHANGE_HELD, steps.len())
-        .column(steps_of().map(|step| step.id()))
-        .column(steps_of().map(|step| step.held_before))
-        .column(steps_of().map(|step| step.resent_before))
-        .column(steps_of().map(|step| step.hints_before));
-    changed(joint, steps)
+    let before = || steps.iter().map(|step| &step.before);
+    change_columns(joint.sql_set(CHANGE_HELD, steps.len()), steps)
+        .column(before().map(|before| before.claim.fence))
+        .column(before().map(|before| before.timer.resent_at))
+        .column(before().map(|before| before.timer.hints))
 }
 
-fn changed<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
+fn change_columns<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
     let steps = || steps.iter().copied();
-    let before = || steps().map(|step| &step.before);
+    let before = || steps().map(|step| &step.before.progress);
     let progress = || steps().map(|step| &step.after.progress);
     let timer = || steps().map(|step| &step.after.timer);
     joint
+        .column(steps().map(Step::id))
         .column(before().map(|before| before.state))
         .column(before().map(|before| before.version))
         .column(before().map(|before| before.mismatched))

@@ -1,6 +1,6 @@
 //! A proxy to PostgreSQL that can hold up a commit, or a statement that commits by itself: the server
 //! gets everything before it, and the commit itself only once it is let go, whether or not anybody
-//! still waits for the answer.
+//! still waits for the answer. The text of a statement comes by only when its connection first prepares it.
 
 use std::sync::{
     Arc, Mutex,
@@ -64,8 +64,8 @@ impl CommitWire {
         }
     }
 
-    pub fn hold_the_next(&self, part: &'static [u8]) {
-        *self.holds.next.lock().unwrap() = Some(part);
+    pub fn hold_the_next(&self, text: &'static [u8]) {
+        *self.holds.next.lock().unwrap() = Some(text);
     }
 
     pub fn is_holding(&self) -> bool {
@@ -94,8 +94,8 @@ async fn carry(near: TcpStream, far: TcpStream, holds: Arc<Holds>, tasks: Tasks)
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = asked.read(&mut bytes).await {
         let part = &bytes[..length];
-        let is_next = |next: &&[u8]| part.windows(next.len()).any(|window| window == *next);
-        let held = holds.next.lock().unwrap().take_if(|next| is_next(&&**next));
+        let is_part = |text: &[u8]| part.windows(text.len()).any(|window| window == text);
+        let held = holds.next.lock().unwrap().take_if(|next| is_part(next));
         if held.is_some() {
             holds.held.store(true, Ordering::SeqCst);
             holds.let_go.wait().await;

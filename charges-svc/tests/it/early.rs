@@ -39,7 +39,7 @@ const PAY: &str = "POST /collection/v1_0/requesttopay";
 const LONGER_THAN_IT_WAITS: Duration = Duration::from_secs(1);
 
 /// In the statement that records a reply and commits by itself, and in no other.
-const REPLYS_STEP: &[u8] = b"held_before";
+const REPLY_STEP: &[u8] = b"was_resent_at";
 
 /// A service, and an MTN that keeps back its reply to a payment request, and has the money at once.
 struct Shop {
@@ -292,16 +292,16 @@ async fn a_callback_that_is_being_recorded_is_not_recorded_again() {
         let (charge, (held, heard)) = shop
             .charge(async |charge| {
                 let waiting = shop.waiting_callback(charge).await;
-                wire.hold_the_next(REPLYS_STEP);
+                wire.hold_the_next(REPLY_STEP);
                 shop.reply();
-                until("it is held up", async || wire.is_holding()).await;
+                until("the reply's step is held up", async || wire.is_holding()).await;
                 tokio::time::sleep(LONGER_THAN_IT_WAITS).await;
                 let held = shop.now(charge).await.progress.state;
                 wire.let_go();
                 (held, waiting.await)
             })
             .await;
-        // Otherwise another set has taken its place.
+        // Otherwise the machine stalled, and the callback was recorded by itself.
         if held == State::Submitting && heard.is_ok() {
             assert_eq!(shop.recorded(&charge).await, 1);
             return shop.world.end().await;

@@ -223,7 +223,6 @@ async fn write(bare: &Bare, steps: &[&Step]) -> Written {
 }
 
 /// How steps are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     OneByOne,
     Together,
@@ -271,7 +270,7 @@ proptest! {
     }
 }
 
-/// Settles.
+/// A charge that settles for this merchant.
 fn settling(merchant: usize) -> Plan {
     Plan {
         merchant,
@@ -286,7 +285,7 @@ fn settling(merchant: usize) -> Plan {
 }
 
 #[tokio::test]
-async fn a_step_is_not_written_at_once_if_its_charge_is_otherwise_than_known() {
+async fn a_step_is_not_written_at_once_if_its_charge_has_changed_or_is_locked() {
     let bare = Bare::new().await;
     if !bare.db.is_postgres() {
         return;
@@ -300,7 +299,7 @@ async fn a_step_is_not_written_at_once_if_its_charge_is_otherwise_than_known() {
         "update charges set resent_at = created_at where transaction_id = $1",
         "update charges set mismatched = true where transaction_id = $1",
         "update charges set state = 'INITIATED' where transaction_id = $1",
-        // Nothing of it, but whoever has it locked may.
+        // It has not changed, but whoever has it locked may change it.
         "select 1 from charges where transaction_id = $1 for update",
     ];
     for (number, change) in changes.into_iter().enumerate() {
@@ -328,9 +327,6 @@ async fn a_step_is_not_written_at_once_if_its_charge_is_otherwise_than_known() {
             })
             .await;
         }
-        // Its own commit before, whose answer was lost.
-        let again = store::steps::write_at_once(&bare.db, &[&steps[0]]).await;
-        assert!(!again.unwrap());
     }
     let mut conn = bare.db.read().await.unwrap();
     let balance = store::postings::balances(&mut conn, merchants[0], false).await;
@@ -339,6 +335,68 @@ async fn a_step_is_not_written_at_once_if_its_charge_is_otherwise_than_known() {
         balance.unwrap().available,
         [Money::new(settled * 2550, Currency::GHS)]
     );
+}
+
+/// Whoever was late to see it may write so, and has not changed the charge otherwise.
+#[tokio::test]
+async fn what_the_rail_has_shown_meanwhile_stays_shown() {
+    let (bare, merchants) = (Bare::new().await, merchants());
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let plan = Plan {
+        event: Some(Event::Unanswered),
+        is_seen: false,
+        ..settling(0)
+    };
+    let step = given(&bare, &merchants, 0, &plan).await;
+    let id = step.after.facts.transaction_id;
+    let mut tx = bare.db.begin().await.unwrap();
+    let seen = "update charges set seen_at_rail = true where transaction_id = $1";
+    tx.sql(seen).bind(id).run().await.unwrap();
+    tx.commit().await.unwrap();
+    let written = store::steps::write_at_once(&bare.db, &[&step]).await;
+    assert!(written.unwrap());
+    let mut conn = bare.db.read().await.unwrap();
+    let charge = store::charges::find(&mut conn, id).await.unwrap().unwrap();
+    assert!(charge.progress.seen_at_rail);
+}
+
+#[tokio::test]
+async fn a_step_that_was_written_is_not_written_at_once_again() {
+    let (bare, merchants) = (Bare::new().await, merchants());
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let step = given(&bare, &merchants, 0, &settling(0)).await;
+    for is_first in [true, false] {
+        let written = store::steps::write_at_once(&bare.db, &[&step]).await;
+        assert_eq!(written.unwrap(), is_first);
+    }
+}
+
+#[tokio::test]
+async fn a_step_whose_posting_is_there_is_not_written_at_once() {
+    let (bare, merchants) = (Bare::new().await, merchants());
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let step = given(&bare, &merchants, 0, &settling(0)).await;
+    let mut tx = bare.db.begin().await.unwrap();
+    let posted = store::postings::post(&mut tx, &step.postings[0], step.at).await;
+    assert_eq!(posted.unwrap(), Insert::Inserted);
+    tx.commit().await.unwrap();
+    let written = store::steps::write_at_once(&bare.db, &[&step]).await;
+    assert!(!written.unwrap());
+    let mut conn = bare.db.read().await.unwrap();
+    let balance = store::postings::balances(&mut conn, merchants[0], false).await;
+    assert_eq!(
+        balance.unwrap().available,
+        [Money::new(2550, Currency::GHS)]
+    );
+    let id = step.after.facts.transaction_id;
+    let charge = store::charges::find(&mut conn, id).await.unwrap().unwrap();
+    assert!(!charge.progress.state.is_terminal());
 }
 
 #[tokio::test]

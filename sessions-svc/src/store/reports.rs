@@ -238,10 +238,12 @@ pub async fn write(tx: &mut Tx, changes: &[Change<'_>], payments: &[PaymentCount
 /// one was there before, nothing is written and it fails with [`is_incomplete`](db::is_incomplete) or
 /// [`is_unique_violation`](db::is_unique_violation).
 pub async fn open(db: &Db, changes: &[Change<'_>]) -> Result<()> {
-    let opened: Vec<_> = changes
+    let mut opened: Vec<_> = changes
         .iter()
         .filter_map(|change| Some((change, change.report.step.transaction()?)))
         .collect();
+    // In the order in which everybody locks them: it may be a repeat.
+    opened.sort_by_key(|(change, _)| change.report.session_id);
     let sessions: Vec<&Session> = changes
         .iter()
         .filter_map(|change| change.session.inserted())

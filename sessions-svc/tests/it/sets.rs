@@ -270,6 +270,32 @@ async fn sessions_that_are_read_together_are_shown_each_to_its_own_reader() {
 }
 
 #[tokio::test]
+async fn direct_charges_are_opened_together_whether_or_not_one_was_opened_before() {
+    let world = World::start().await;
+    for is_repeated in [false, true] {
+        let charges: Vec<_> = (0..10).map(|_| world.direct_charge()).collect();
+        if is_repeated {
+            world.recorded(charges[5].open()).await;
+        }
+        let opening = charges.iter().map(|charge| world.record(charge.open()));
+        for opened in world.together(opening).await {
+            let opened = opened.unwrap();
+            assert_eq!(
+                opened.outcome(),
+                record_transaction_response::Outcome::Recorded
+            );
+            assert_eq!(opened.session_status(), SessionStatus::Processing);
+        }
+        for charge in &charges {
+            let session = world.get(&charge.session_id).await.unwrap();
+            let shown = session.transaction.unwrap().transaction_id;
+            assert_eq!(shown, charge.transaction_id);
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn reports_of_a_set_are_recorded_each_with_its_own_answer() {
     let world = World::start().await;
     let session = world.hosted().await;
