@@ -1,9 +1,10 @@
 //! Charges that are recorded at the same moment are recorded together, each with its key.
 //!
-//! Nearly every key is new, and nearly every charge the first of its session. So a set is first
-//! written by one statement, which writes nothing if one is not. Its commit is a message of its own,
-//! because somebody may give up before it. If nothing was written, another transaction finds out, with
-//! a round trip for each step, what each key stands for and each session allows.
+//! Nearly every key is new. So a set of direct charges is first written by one statement, which writes
+//! nothing if a key is not. Its commit is a message of its own, because somebody may give up before it.
+//! If nothing was written, another transaction finds out, with a round trip for each step, what each
+//! key stands for and each session allows. So does that of hosted charges, whose numbers and sessions
+//! are not known to be free.
 //!
 //! Promise: whoever has given up on a record and then finds that its key is free is right: it is
 //! not recorded any more.
@@ -100,27 +101,28 @@ async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
     if set.is_empty() {
         return Ok(Vec::new());
     }
-    match record_new(db, set).await {
-        Err(error) if db::is_incomplete(&error) => {}
-        // It waited in vain. The transaction below finds out whether for its key.
-        Err(error) if db::is_retryable(&error) && is_first_alone(set) => {}
-        recorded => return recorded,
+    let new = set
+        .iter()
+        .map(|one| Some((&one.charge, one.number()?)))
+        .collect::<Option<Vec<_>>>();
+    if let Some(new) = new {
+        match record_new(db, set, &new).await {
+            Err(error) if db::is_incomplete(&error) => {}
+            // It waited in vain. The transaction below finds out whether for its key.
+            Err(error) if db::is_retryable(&error) && is_first_alone(set) => {}
+            recorded => return recorded,
+        }
     }
     record_each(db, set).await
 }
 
-/// Records all of them under numbers that are known before. If a key is taken, or a charge not the
-/// first of its session, nothing is recorded and it fails with [`db::is_incomplete`].
-async fn record_new(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
+/// Records all of them under these numbers. If a key is taken or wanted twice, nothing is recorded and
+/// it fails with [`db::is_incomplete`].
+async fn record_new(db: &Db, set: &[&Recording], new: &[(&Charge, i64)]) -> Result<Vec<Recorded>> {
     let mut tx = db.begin().await?;
     let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
-    // A hosted charge is guessed to be the first.
-    let new = set.iter();
-    let new: Vec<_> = new
-        .map(|one| (&one.charge, one.number().unwrap_or(1)))
-        .collect();
     let joint = KEYS.take_free_set(tx.joint(), &wanted);
-    charges::insert_whole(joint, &new).run().await?;
+    charges::insert_whole(joint, new).run().await?;
     commit(tx, set).await?;
     let recorded = new.iter().map(|(_, number)| Recorded::Numbered(*number));
     Ok(recorded.collect())
