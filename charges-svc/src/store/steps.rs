@@ -272,6 +272,7 @@ const CHANGE_HELD: &str = changing!(
          on held.transaction_id = given.id and held.fence = given.holder
              and held.resent_at is not distinct from given.was_resent_at
              and held.hints = given.hints_count
+     where held.transaction_id = any(array(select id from given))
      order by held.transaction_id for update of held skip locked"
 );
 
