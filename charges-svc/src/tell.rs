@@ -10,31 +10,29 @@ use std::{collections::HashMap, time::Duration};
 use anyhow::Context as _;
 use chassis::{
     charge_status::ChargeStatus,
-    grpc::{self, Channel, Reason},
+    grpc::{self, BatchedCalls, Channel, Reason},
     ids::{ChargeId, DisbursementId},
     phone::Phone,
     provider::Provider,
 };
 use db::{Db, outbox::Row};
 use proto::{
+    batched::{Publish, RecordTransaction},
     merchants::{NoticeKind, TellMerchantRequest, notices_client::NoticesClient},
     sessions::{
         AddWalletsRequest, DirectSession, ListTransactionsWithoutWalletRequest, Open, Payer,
         RecordTransactionRequest, SessionStatus, Settlement, Transaction, TransactionStatus,
         Update, Wallet, WalletOfTransaction, Withdraw, record_transaction_request::Step,
         record_transaction_response::Outcome, session_operations_client::SessionOperationsClient,
-        sessions_client::SessionsClient,
     },
-    webhooks::{
-        EventType, Payment, Payout, PublishRequest, Refund, publish_request,
-        webhooks_client::WebhooksClient,
-    },
+    webhooks::{EventType, Payment, Payout, PublishRequest, Refund, publish_request},
 };
 use time::{format_description::BorrowedFormatItem, macros::format_description};
-use tonic::{Request, Status as GrpcStatus};
+use tonic::{Request, Response, Status as GrpcStatus};
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
+    config::SERVICE_CALL_MAX,
     disbursement::{Disbursement, Kind, State},
     error::Error,
     payout_account::AccountChange,
@@ -48,9 +46,11 @@ const OPEN_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Teller {
     db: Db,
-    sessions: SessionsClient<Channel>,
+    /// Of new charges, for which requests wait.
+    opens: BatchedCalls<RecordTransaction>,
+    updates: BatchedCalls<RecordTransaction>,
     session_operations: SessionOperationsClient<Channel>,
-    webhooks: WebhooksClient<Channel>,
+    publications: BatchedCalls<Publish>,
     notices: NoticesClient<Channel>,
 }
 
@@ -74,9 +74,10 @@ impl Teller {
     pub fn new(db: &Db, sessions: Channel, webhooks: Channel, merchants: Channel) -> Self {
         Self {
             db: db.clone(),
-            sessions: SessionsClient::new(sessions.clone()),
+            opens: BatchedCalls::new(sessions.clone(), OPEN_MAX),
+            updates: BatchedCalls::new(sessions.clone(), SERVICE_CALL_MAX),
             session_operations: SessionOperationsClient::new(sessions),
-            webhooks: WebhooksClient::new(webhooks),
+            publications: BatchedCalls::new(webhooks, SERVICE_CALL_MAX),
             notices: NoticesClient::new(merchants),
         }
     }
@@ -93,11 +94,7 @@ impl Teller {
         };
         let mut request = Request::new(record(charge, Step::Open(open)));
         request.set_timeout(OPEN_MAX);
-        let mut sessions = self.sessions.clone();
-        let answer = tokio::time::timeout(OPEN_MAX, sessions.record_transaction(request)).await;
-        let answer =
-            answer.map_err(|_| GrpcStatus::deadline_exceeded("sessions-svc did not answer"))??;
-        match answer.into_inner().outcome() {
+        match within(OPEN_MAX, self.opens.call(request)).await?.outcome() {
             Outcome::Recorded => Ok(OpenOutcome::Recorded),
             Outcome::Refused => Ok(OpenOutcome::Refused),
             Outcome::Unspecified => Err(GrpcStatus::internal("sessions-svc gave no outcome")),
@@ -173,10 +170,7 @@ impl Teller {
         let Some(event) = event_id.and_then(|event_id| disbursement_event(ended, event_id)) else {
             return Ok(());
         };
-        let mut webhooks = self.webhooks.clone();
-        let told = webhooks.publish(event).await;
-        told.context("webhooks-svc was not told")?;
-        Ok(())
+        self.publish(event).await
     }
 
     /// Has merchants-svc mail what was set for a merchant, once however often it is told.
@@ -208,22 +202,37 @@ impl Teller {
             }),
             Err(Void) => Step::Withdraw(Withdraw {}),
         };
-        let mut sessions = self.sessions.clone();
-        let answer = match sessions.record_transaction(record(charge, step)).await {
+        let request = Request::new(record(charge, step));
+        let answer = match within(SERVICE_CALL_MAX, self.updates.call(request)).await {
             Err(status) if shown.is_err() && is_anothers(&status) => return Ok(()),
             answer => answer.context("sessions-svc was not told")?,
         };
         let (Some(event_id), Ok(shown)) = (event_id, shown) else {
             return Ok(());
         };
-        let event = event(&shown, event_id, answer.into_inner().session_status());
-        let mut webhooks = self.webhooks.clone();
-        webhooks
-            .publish(event)
-            .await
-            .context("webhooks-svc was not told")?;
+        let event = event(&shown, event_id, answer.session_status());
+        self.publish(event).await
+    }
+
+    async fn publish(&self, event: PublishRequest) -> anyhow::Result<()> {
+        let told = within(
+            SERVICE_CALL_MAX,
+            self.publications.call(Request::new(event)),
+        )
+        .await;
+        told.context("webhooks-svc was not told")?;
         Ok(())
     }
+}
+
+/// The answer to a call that waits for its batch and for the service, both together so long at most.
+async fn within<A>(
+    longest: Duration,
+    call: impl Future<Output = Result<Response<A>, GrpcStatus>>,
+) -> Result<A, GrpcStatus> {
+    let answer = tokio::time::timeout(longest, call).await;
+    let late = |_| GrpcStatus::deadline_exceeded("the service did not answer");
+    Ok(answer.map_err(late)??.into_inner())
 }
 
 /// In Ghana's time, which is UTC all year.

@@ -6,7 +6,11 @@ use tonic::{Code, Status};
 use crate::{
     batch::{Call, Failure, Outcome, outcome},
     charges::{Charge, GetChargeRequest},
-    sessions::{CreateSessionRequest, CreateSessionResponse, GetSessionRequest, Session},
+    sessions::{
+        CreateSessionRequest, CreateSessionResponse, GetSessionRequest, RecordTransactionRequest,
+        RecordTransactionResponse, Session,
+    },
+    webhooks::{PublishRequest, PublishResponse},
 };
 
 /// A unary method. Its requests and responses are small: 64 of them fit a message of gRPC's 4 MiB.
@@ -37,7 +41,9 @@ macro_rules! batched {
 batched! {
     CreateSession = "/payments.sessions.v1.Sessions/CreateSession", CreateSessionRequest -> CreateSessionResponse;
     GetSession = "/payments.sessions.v1.Sessions/GetSession", GetSessionRequest -> Session;
+    RecordTransaction = "/payments.sessions.v1.Sessions/RecordTransaction", RecordTransactionRequest -> RecordTransactionResponse;
     GetCharge = "/payments.charges.v1.Charges/GetCharge", GetChargeRequest -> Charge;
+    Publish = "/payments.webhooks.v1.Webhooks/Publish", PublishRequest -> PublishResponse;
 }
 
 impl Call {

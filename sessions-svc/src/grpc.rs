@@ -12,7 +12,7 @@ use chassis::{
     page::PageAsked,
 };
 use proto::{
-    batched::{CreateSession, GetSession},
+    batched::{CreateSession, GetSession, RecordTransaction},
     sessions::{
         CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetCustomerRequest,
         GetSessionRequest, ListCustomersRequest, ListCustomersResponse, ListSessionsRequest,
@@ -64,9 +64,16 @@ impl Grpc {
         Ok(self.0.get_session(id, merchant).await?.into())
     }
 
+    async fn record(
+        &self,
+        request: RecordTransactionRequest,
+    ) -> Result<RecordTransactionResponse, Status> {
+        Ok(self.0.record(parse::report(request)?).await?.into())
+    }
+
     /// What may be called by batches.
     pub fn batched(self: &Arc<Self>) -> BatchedMethods {
-        let (creating, reading) = (Arc::clone(self), Arc::clone(self));
+        let [creating, reading, recording] = [(); 3].map(|()| Arc::clone(self));
         BatchedMethods::default()
             .method::<CreateSession, _>(move |request| {
                 let grpc = Arc::clone(&creating);
@@ -75,6 +82,10 @@ impl Grpc {
             .method::<GetSession, _>(move |request| {
                 let grpc = Arc::clone(&reading);
                 async move { grpc.get(request).await }
+            })
+            .method::<RecordTransaction, _>(move |request| {
+                let grpc = Arc::clone(&recording);
+                async move { grpc.record(request).await }
             })
     }
 }
@@ -99,8 +110,7 @@ impl Sessions for Grpc {
         &self,
         request: Request<RecordTransactionRequest>,
     ) -> Result<Response<RecordTransactionResponse>, Status> {
-        let report = parse::report(request.into_inner())?;
-        Ok(Response::new(self.0.record(report).await?.into()))
+        Ok(Response::new(self.record(request.into_inner()).await?))
     }
 
     async fn list_sessions(

@@ -107,7 +107,7 @@ pub async fn serve(
             "payments.sessions.v1.Sessions/RecordTransaction",
             &[ChargesSvc],
         )
-        .service(grpc.batched().into_server(), &[Gateway])
+        .service(grpc.batched().into_server(), &[Gateway, ChargesSvc])
         .service(
             CheckoutSessionsServer::from_arc(Arc::clone(&grpc)),
             &[Gateway],

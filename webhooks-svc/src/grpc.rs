@@ -9,15 +9,18 @@ use std::{borrow::Cow, str::FromStr};
 
 use chassis::{
     closed_list::{UnknownCode, count_unknown},
-    grpc::moved_to_operators,
+    grpc::{BatchedMethods, moved_to_operators},
     money::Money,
     page,
 };
-use proto::webhooks::{
-    self as wire, Endpoint as ProtoEndpoint, GetDeliveryRequest, GetEndpointRequest,
-    ListDeliveriesRequest, ListDeliveriesResponse, PublishRequest, PublishResponse,
-    RedeliverRequest, RotateSecretRequest, SetEndpointEnabledRequest, SetEndpointRequest,
-    webhooks_server::Webhooks,
+use proto::{
+    batched::Publish,
+    webhooks::{
+        self as wire, Endpoint as ProtoEndpoint, GetDeliveryRequest, GetEndpointRequest,
+        ListDeliveriesRequest, ListDeliveriesResponse, PublishRequest, PublishResponse,
+        RedeliverRequest, RotateSecretRequest, SetEndpointEnabledRequest, SetEndpointRequest,
+        webhooks_server::Webhooks,
+    },
 };
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
@@ -50,15 +53,28 @@ chassis::proto_list! {
 /// The service, as it is called.
 pub struct Grpc(pub Service);
 
+/// What may be called by batches.
+pub fn batched(service: &Service) -> BatchedMethods {
+    let service = service.clone();
+    BatchedMethods::default().method::<Publish, _>(move |request| {
+        let service = service.clone();
+        async move { publish(&service, request).await }
+    })
+}
+
+async fn publish(service: &Service, request: PublishRequest) -> Result<PublishResponse, Status> {
+    service.publish(parse_event(request)?).await?;
+    Ok(PublishResponse {})
+}
+
 #[tonic::async_trait]
 impl Webhooks for Grpc {
     async fn publish(
         &self,
         request: Request<PublishRequest>,
     ) -> Result<Response<PublishResponse>, Status> {
-        let event = parse_event(request.into_inner())?;
-        self.0.publish(event).await?;
-        Ok(Response::new(PublishResponse {}))
+        let published = publish(&self.0, request.into_inner()).await;
+        published.map(Response::new)
     }
 
     async fn set_endpoint(

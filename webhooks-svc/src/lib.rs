@@ -163,6 +163,7 @@ fn doors(service: Service) -> Doors {
             WebhooksServer::new(Grpc(service.clone())),
             &[ChargesSvc, SessionsSvc],
         )
+        .service(grpc::batched(&service).into_server(), &[ChargesSvc])
         .service(MerchantEventsServer::new(Grpc(service.clone())), &[Gateway])
         .service(
             MerchantWebhooksServer::new(Grpc(service.clone())),

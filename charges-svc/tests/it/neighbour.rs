@@ -10,8 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chassis::testing::ServedService;
+use chassis::{grpc::BatchedMethods, testing::ServedService};
 use proto::{
+    batched::{Publish, RecordTransaction},
     merchants::{
         TellMerchantRequest, TellMerchantResponse,
         notices_server::{Notices, NoticesServer},
@@ -99,10 +100,32 @@ pub async fn start(outcome: Outcome, stall: Duration, updates: Updates) -> Serve
     };
     let sessions = SessionsServer::new(neighbour.clone());
     let routes = Routes::new(sessions)
+        .add_service(neighbour.batched().into_server())
         .add_service(SessionOperationsServer::new(neighbour.clone()))
         .add_service(NoticesServer::new(neighbour.clone()))
         .add_service(WebhooksServer::new(neighbour));
     ServedService::of(routes).await
+}
+
+impl Neighbour {
+    fn batched(&self) -> BatchedMethods {
+        let (recording, publishing) = (self.clone(), self.clone());
+        BatchedMethods::default()
+            .method::<RecordTransaction, _>(move |request| {
+                let neighbour = recording.clone();
+                async move {
+                    let recorded = neighbour.record_transaction(Request::new(request)).await;
+                    recorded.map(Response::into_inner)
+                }
+            })
+            .method::<Publish, _>(move |request| {
+                let neighbour = publishing.clone();
+                async move {
+                    let published = neighbour.publish(Request::new(request)).await;
+                    published.map(Response::into_inner)
+                }
+            })
+    }
 }
 
 #[tonic::async_trait]

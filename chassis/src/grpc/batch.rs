@@ -29,6 +29,7 @@ use tonic_prost::ProstCodec;
 use super::{
     Channel,
     call::{CallInHand, answer_each},
+    door::Rules,
     invalid,
     origin::Origin,
 };
@@ -164,8 +165,11 @@ impl<M: BatchedMethod> Carrier<M> {
         let mut batches = BatchesClient::new(self.channel.clone());
         let mut answers = match batches.carry(request).await {
             Ok(answer) => answer.into_inner(),
-            // By a replica of the version before. Goes with the next release.
-            Err(status) if status.code() == Code::Unimplemented => {
+            // By a replica of the version before, which does not carry this method, or not for this
+            // caller. Goes with the next release.
+            Err(status)
+                if matches!(status.code(), Code::Unimplemented | Code::PermissionDenied) =>
+            {
                 return set.into_iter().for_each(WaitingCall::hand_back);
             }
             Err(status) => {
@@ -304,8 +308,7 @@ impl Batches for BatchedMethods {
         &self,
         request: Request<CarryRequest>,
     ) -> Result<Response<Self::CarryStream>, Status> {
-        let batch = request.extensions().get::<CallInHand>().cloned();
-        let CarryRequest { method, calls } = request.into_inner();
+        let (_, extensions, CarryRequest { method, calls }) = request.into_parts();
         if calls.len() > CALLS_MAX {
             return Err(invalid(&[(
                 "calls",
@@ -315,9 +318,13 @@ impl Batches for BatchedMethods {
         if method.is_empty() {
             return Err(invalid(&[("method", "is missing")]));
         }
+        if let Some(rules) = extensions.get::<Rules>() {
+            rules.check(&method, &extensions)?;
+        }
         let Some(answer) = self.0.get(method.as_str()) else {
             return Err(Status::unimplemented("not a method of batches here"));
         };
+        let batch = extensions.get::<CallInHand>().cloned();
         let outcomes = answer(batch, calls).ready_chunks(CALLS_MAX);
         let mut answers = outcomes.map(|outcomes| Ok(CarryResponse { outcomes }));
         // The answer's head goes with the first of them, in one write.

@@ -10,7 +10,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
+use proto::batch::batches_server;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tonic::{
     Status,
@@ -123,13 +124,30 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(callers) = &self.callers
-            && let Err(refusal) = check(callers, &request)
-        {
-            return Box::pin(async { Ok(refusal.answer()) });
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(callers) = &self.callers {
+            let method = request.uri().path().trim_start_matches('/');
+            if let Err(refusal) = check(callers, method, request.extensions()) {
+                return Box::pin(async { Ok(refusal.answer()) });
+            }
+            if service_of(method) == batches_server::SERVICE_NAME {
+                let rules = Rules(Arc::clone(callers));
+                request.extensions_mut().insert(rules);
+            }
         }
         Box::pin(self.inner.call(request))
+    }
+}
+
+/// Who may call what, among the extensions of a batch that the guard let pass: its calls must pass
+/// as each would by itself.
+#[derive(Clone)]
+pub(super) struct Rules(Callers);
+
+impl Rules {
+    /// `method`: `package.Service/Method`. `extensions` are the batch's.
+    pub(super) fn check(&self, method: &str, extensions: &Extensions) -> Result<(), Status> {
+        check(&self.0, method, extensions).map_err(Refusal::status)
     }
 }
 
@@ -148,7 +166,13 @@ enum Refusal {
 impl Refusal {
     /// Called in the call's span, which names the method.
     fn answer(self) -> Response<Body> {
-        let status = match self {
+        let mut answer = self.status().into_http();
+        answer.extensions_mut().insert(Refused);
+        answer
+    }
+
+    fn status(self) -> Status {
+        match self {
             Self::NotHere => Status::unimplemented("no such service here"),
             Self::Caller(service, allowed, names) => {
                 metrics::counter!("grpc_callers_refused_total", "service" => service).increment(1);
@@ -159,27 +183,29 @@ impl Refusal {
                 );
                 Status::permission_denied("the names in the caller's certificate may not call this")
             }
-        };
-        let mut answer = status.into_http();
-        answer.extensions_mut().insert(Refused);
-        answer
+        }
     }
 }
 
-/// Whether the caller may call what the request's path names.
+/// The service of `package.Service/Method`.
+fn service_of(method: &str) -> &str {
+    method.split_once('/').unwrap_or_default().0
+}
+
+/// Whether the caller, whose connection the extensions tell, may call this method.
 fn check(
     callers: &HashMap<&'static str, &'static [Caller]>,
-    request: &Request<Body>,
+    method: &str,
+    extensions: &Extensions,
 ) -> Result<(), Refusal> {
-    let method = request.uri().path().trim_start_matches('/');
-    let (service, _) = method.split_once('/').unwrap_or_default();
+    let service = service_of(method);
     // Health, which the kubelet and every caller asks for, and reflection.
     if service.starts_with("grpc.") {
         return Ok(());
     }
     let allowed = callers.get(method).or_else(|| callers.get(service));
     let allowed = allowed.ok_or(Refusal::NotHere)?;
-    let connection = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>();
+    let connection = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
     let chain = connection.and_then(TlsConnectInfo::peer_certs);
     let certificate = chain.as_deref().and_then(|chain| chain.first());
     let certificate = certificate.and_then(|certificate| EndEntityCert::try_from(certificate).ok());

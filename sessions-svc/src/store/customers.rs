@@ -148,11 +148,11 @@ pub fn count_payments<'c>(joint: Joint<'c>, counts: &[PaymentCount]) -> Joint<'c
         .sql_set(
             "given (customer_id text, payments bigint, settled_at timestamptz, wallet text)
              update customers
-             set phone = case when customers.phone is null and not exists (
-                                  select 1 from customers other
+             set phone = case when customers.phone is null and (
+                                  select count(*) from customers other
                                   where other.merchant_id = customers.merchant_id
                                       and other.phone = given.wallet
-                              ) then given.wallet else customers.phone end,
+                              ) = 0 then given.wallet else customers.phone end,
                  payments_count = payments_count + given.payments,
                  last_payment_at = case when listed_at < given.settled_at then given.settled_at
                                         else last_payment_at end,

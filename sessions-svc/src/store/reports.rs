@@ -53,11 +53,11 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
                     s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
                     s.customer_id, s.status, s.created_at, s.expires_at,
                     customers.customer_id is not null and customers.phone is null
-                        and not exists (
-                            select 1 from customers other
+                        and (
+                            select count(*) from customers other
                             where other.merchant_id = customers.merchant_id
                                 and other.phone = given.wallet
-                        ) as customer_may_learn,
+                        ) = 0 as customer_may_learn,
                     own.version, own.status = 'SETTLED' as is_settled,
                     case when own.status <> 'WITHDRAWN' then own.transaction_id end as holder,
                     coalesce(rest.settled, 0) as settled,
@@ -72,7 +72,9 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
              ) s on s.session_id = given.session_id
              left join customers on customers.customer_id = s.customer_id
              left join transactions own
-                 on own.session_id = given.session_id and own.charge_number = given.charge_number
+                 on own.session_id = any(array(select session_id from given))
+                 and own.session_id = given.session_id
+                 and own.charge_number = given.charge_number
              left join (
                  select given.session_id,
                         count(*) filter (where t.status = 'SETTLED') as settled,
@@ -83,6 +85,7 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
                  from given join transactions t
                      on t.session_id = given.session_id
                      and t.charge_number <> given.charge_number
+                 where t.session_id = any(array(select session_id from given))
                  group by given.session_id
              ) rest on rest.session_id = given.session_id",
             reports.len(),

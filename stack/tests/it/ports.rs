@@ -52,7 +52,7 @@ pub fn methods() -> Vec<Method> {
         for service in &file.service {
             // Batches are served wherever a method may be called by them.
             let processes = match package.split('.').nth(1).unwrap() {
-                "batch" => vec!["charges", "sessions"],
+                "batch" => vec!["charges", "sessions", "webhooks"],
                 package => vec![package],
             };
             let served = processes.iter().flat_map(|process| {
