@@ -19,7 +19,7 @@ const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Enforced by the server, which rolls back what it cuts off.
-const SERVER_LIMITS: [(&str, &str); 8] = [
+const SERVER_LIMITS: [(&str, &str); 10] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
@@ -32,6 +32,10 @@ const SERVER_LIMITS: [(&str, &str); 8] = [
     // is running or due is full of them: each row that passed through it would cost every later
     // statement, until the next vacuum.
     ("enable_bitmapscan", "off"),
+    // What is given is looked up row by row. While a table is small, the other joins look better: they
+    // read the whole of it, and their plans are kept while it grows.
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
     // Would compile such a statement, which takes longer than running it.
     ("jit", "off"),
     // Statements about sets look costlier without their values than they are, so each would be
@@ -48,6 +52,7 @@ pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 pub(crate) const BEGIN_SURVEY: &str =
     "begin isolation level repeatable read read only; set local statement_timeout = '10min';
      set local enable_seqscan = on; set local enable_bitmapscan = on;
+     set local enable_hashjoin = on; set local enable_mergejoin = on;
      set local plan_cache_mode = auto";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 

@@ -72,9 +72,7 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
              ) s on s.session_id = given.session_id
              left join customers on customers.customer_id = s.customer_id
              left join transactions own
-                 on own.session_id = any(array(select session_id from given))
-                 and own.session_id = given.session_id
-                 and own.charge_number = given.charge_number
+                 on own.session_id = given.session_id and own.charge_number = given.charge_number
              left join (
                  select given.session_id,
                         count(*) filter (where t.status = 'SETTLED') as settled,
@@ -85,7 +83,6 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
                  from given join transactions t
                      on t.session_id = given.session_id
                      and t.charge_number <> given.charge_number
-                 where t.session_id = any(array(select session_id from given))
                  group by given.session_id
              ) rest on rest.session_id = given.session_id",
             reports.len(),
