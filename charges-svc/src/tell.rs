@@ -28,7 +28,7 @@ use proto::{
     webhooks::{EventType, Payment, Payout, PublishRequest, Refund, publish_request},
 };
 use time::{format_description::BorrowedFormatItem, macros::format_description};
-use tonic::{Request, Response, Status as GrpcStatus};
+use tonic::{Request, Status as GrpcStatus};
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
@@ -46,7 +46,7 @@ const OPEN_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Teller {
     db: Db,
-    /// Of new charges, for which requests wait.
+    /// Of new charges. Apart from updates, because requests wait for them, and only [`OPEN_MAX`].
     opens: BatchedCalls<RecordTransaction>,
     updates: BatchedCalls<RecordTransaction>,
     session_operations: SessionOperationsClient<Channel>,
@@ -94,7 +94,7 @@ impl Teller {
         };
         let mut request = Request::new(record(charge, Step::Open(open)));
         request.set_timeout(OPEN_MAX);
-        match within(OPEN_MAX, self.opens.call(request)).await?.outcome() {
+        match self.opens.call(request).await?.into_inner().outcome() {
             Outcome::Recorded => Ok(OpenOutcome::Recorded),
             Outcome::Refused => Ok(OpenOutcome::Refused),
             Outcome::Unspecified => Err(GrpcStatus::internal("sessions-svc gave no outcome")),
@@ -203,36 +203,22 @@ impl Teller {
             Err(Void) => Step::Withdraw(Withdraw {}),
         };
         let request = Request::new(record(charge, step));
-        let answer = match within(SERVICE_CALL_MAX, self.updates.call(request)).await {
+        let answer = match self.updates.call(request).await {
             Err(status) if shown.is_err() && is_anothers(&status) => return Ok(()),
             answer => answer.context("sessions-svc was not told")?,
         };
         let (Some(event_id), Ok(shown)) = (event_id, shown) else {
             return Ok(());
         };
-        let event = event(&shown, event_id, answer.session_status());
+        let event = event(&shown, event_id, answer.into_inner().session_status());
         self.publish(event).await
     }
 
     async fn publish(&self, event: PublishRequest) -> anyhow::Result<()> {
-        let told = within(
-            SERVICE_CALL_MAX,
-            self.publications.call(Request::new(event)),
-        )
-        .await;
+        let told = self.publications.call(Request::new(event)).await;
         told.context("webhooks-svc was not told")?;
         Ok(())
     }
-}
-
-/// The answer to a call that waits for its batch and for the service, both together so long at most.
-async fn within<A>(
-    longest: Duration,
-    call: impl Future<Output = Result<Response<A>, GrpcStatus>>,
-) -> Result<A, GrpcStatus> {
-    let answer = tokio::time::timeout(longest, call).await;
-    let late = |_| GrpcStatus::deadline_exceeded("the service did not answer");
-    Ok(answer.map_err(late)??.into_inner())
 }
 
 /// In Ghana's time, which is UTC all year.

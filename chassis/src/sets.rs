@@ -28,11 +28,11 @@ use crate::shutdown::Tasks;
 /// [`SetWork::BESIDE_MIN`], 24 measured a higher rate than 12, 16 or 32.
 pub const LARGE_SET: usize = 24;
 
-/// How often all tasks that can go on do so, and the sockets are looked at, before a set is formed. What
-/// one set has answered, or one packet has brought, comes to the next queue as a crowd: without this, its
-/// first would go alone and the others would wait for it. Each round takes the crowd one task further. Six
-/// measured no more than three.
-const ROUNDS: usize = 3;
+/// How many times a set's task yields before it forms the set: each time, tasks that are ready run and
+/// the sockets are polled. What one set has answered, or one packet has brought, comes to the next
+/// queue as a crowd: without this, its first would go alone, and the others would wait for it. Each
+/// yield takes the crowd one task further. Six measured no better than three.
+const YIELDS: usize = 3;
 
 /// How sets of something are done.
 pub trait SetWork: Send + Sync + 'static {
@@ -169,7 +169,7 @@ impl<W: SetWork> Shared<W> {
     /// Does sets until nothing waits, or until other tasks do them.
     async fn run_sets(self: &Arc<Self>) {
         loop {
-            for _ in 0..ROUNDS {
+            for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
             let set = self.next_set();
@@ -313,7 +313,7 @@ mod tests {
         for number in numbers {
             let mut outcome = sets.run(number).boxed();
             assert!(poll!(&mut outcome).is_pending());
-            for _ in 0..=ROUNDS {
+            for _ in 0..=YIELDS {
                 tokio::task::yield_now().await;
             }
             waiting.push(outcome);

@@ -32,8 +32,8 @@ const SERVER_LIMITS: [(&str, &str); 10] = [
     // is running or due is full of them: each row that passed through it would cost every later
     // statement, until the next vacuum.
     ("enable_bitmapscan", "off"),
-    // What is given is looked up row by row. While a table is small, the other joins look better: they
-    // read the whole of it, and their plans are kept while it grows.
+    // What is given is looked up row by row. While a table is small, the other joins look better:
+    // they read the whole of it, and their plans are kept while it grows.
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     // Would compile such a statement, which takes longer than running it.

@@ -2,8 +2,8 @@
 //! on the machine.
 //!
 //! The planner is told to avoid sequential scans, so that one shows that no index serves, however
-//! small the table is. Nor may a life read more than a few rows of a table from its indexes: what
-//! grows with the number of charges is read whole.
+//! small the table is. Nor may a life read more than a few rows of a table from its indexes: a read
+//! that grows with the number of charges would.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

@@ -11,7 +11,12 @@ use std::{
 };
 
 use chassis::{grpc::BatchedMethods, testing::ServedService};
+use futures::stream::BoxStream;
 use proto::{
+    batch::{
+        CarryRequest, CarryResponse,
+        batches_server::{Batches, BatchesServer},
+    },
     batched::{Publish, RecordTransaction},
     merchants::{
         TellMerchantRequest, TellMerchantResponse,
@@ -49,6 +54,7 @@ struct Neighbour {
 #[derive(Clone, Debug, Default)]
 pub struct Updates {
     changes: Arc<AtomicUsize>,
+    batches: Arc<AtomicUsize>,
     events: Arc<Mutex<Vec<PublishRequest>>>,
     notices: Arc<Mutex<Vec<TellMerchantRequest>>>,
     /// How many more notices it refuses to take.
@@ -63,6 +69,11 @@ pub struct Updates {
 impl Updates {
     pub fn count(&self) -> usize {
         self.changes.load(Ordering::SeqCst)
+    }
+
+    /// How many batches of calls have come.
+    pub fn batches(&self) -> usize {
+        self.batches.load(Ordering::SeqCst)
     }
 
     pub fn lack(&self, transactions: Vec<TransactionPlace>) {
@@ -100,7 +111,7 @@ pub async fn start(outcome: Outcome, stall: Duration, updates: Updates) -> Serve
     };
     let sessions = SessionsServer::new(neighbour.clone());
     let routes = Routes::new(sessions)
-        .add_service(neighbour.batched().into_server())
+        .add_service(BatchesServer::new(neighbour.clone()))
         .add_service(SessionOperationsServer::new(neighbour.clone()))
         .add_service(NoticesServer::new(neighbour.clone()))
         .add_service(WebhooksServer::new(neighbour));
@@ -125,6 +136,19 @@ impl Neighbour {
                     published.map(Response::into_inner)
                 }
             })
+    }
+}
+
+#[tonic::async_trait]
+impl Batches for Neighbour {
+    type CarryStream = BoxStream<'static, Result<CarryResponse, Status>>;
+
+    async fn carry(
+        &self,
+        request: Request<CarryRequest>,
+    ) -> Result<Response<Self::CarryStream>, Status> {
+        self.updates.batches.fetch_add(1, Ordering::SeqCst);
+        self.batched().carry(request).await
     }
 }
 

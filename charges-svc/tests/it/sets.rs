@@ -495,6 +495,10 @@ async fn requests_that_come_at_once_are_each_recorded_and_answered() {
     let asked = |call: &String| call.starts_with("POST") && call.ends_with("/requesttopay");
     let posted = network.calls().iter().filter(|call| asked(call)).count();
     assert_eq!(posted, 40, "each goes to the rail once");
+    assert!(
+        world.updates.batches() > 0,
+        "their sessions are opened together"
+    );
     // The same again is the same answer.
     for request in &requests {
         let again = create(request).await.unwrap().into_inner();

@@ -29,7 +29,7 @@ use tonic_prost::ProstCodec;
 use super::{
     Channel,
     call::{CallInHand, answer_each},
-    door::Rules,
+    door::Callers,
     invalid,
     origin::Origin,
 };
@@ -46,9 +46,9 @@ pub const CALLS_MAX: usize = 64;
 pub struct BatchedCalls<M: BatchedMethod>(Sets<Carrier<M>>);
 
 impl<M: BatchedMethod> BatchedCalls<M> {
-    /// `longest`: how long a batch may take, whatever deadlines its callers have.
+    /// `longest`: how long a call may take, with its wait for a batch.
     pub fn new(channel: Channel, longest: Duration) -> Self {
-        // Not drained at shutdown: nobody needs an answer once its request has ended.
+        // Not drained at shutdown: nobody needs an answer once its caller has gone.
         let carrier = Carrier {
             channel,
             longest,
@@ -60,6 +60,15 @@ impl<M: BatchedMethod> BatchedCalls<M> {
     /// Calls, alone or in a batch. In a batch, only the message and its origin travel, no other
     /// metadata.
     pub async fn call(
+        &self,
+        request: Request<M::Request>,
+    ) -> Result<Response<M::Response>, Status> {
+        let answer = timeout(self.0.work().longest, self.call_in_set(request));
+        let late = |_| Status::deadline_exceeded("no answer in time");
+        answer.await.map_err(late)?
+    }
+
+    async fn call_in_set(
         &self,
         request: Request<M::Request>,
     ) -> Result<Response<M::Response>, Status> {
@@ -318,8 +327,8 @@ impl Batches for BatchedMethods {
         if method.is_empty() {
             return Err(invalid(&[("method", "is missing")]));
         }
-        if let Some(rules) = extensions.get::<Rules>() {
-            rules.check(&method, &extensions)?;
+        if let Some(callers) = extensions.get::<Callers>() {
+            callers.check_batched(&method, &extensions)?;
         }
         let Some(answer) = self.0.get(method.as_str()) else {
             return Err(Status::unimplemented("not a method of batches here"));

@@ -80,12 +80,14 @@ impl Door {
     /// Lets nobody pass but each service's callers, if `mutual_tls` is on.
     pub(super) fn guard(&self, mutual_tls: bool) -> GuardLayer {
         GuardLayer {
-            callers: mutual_tls.then(|| Arc::new(self.callers.clone())),
+            callers: mutual_tls.then(|| Callers(Arc::new(self.callers.clone()))),
         }
     }
 }
 
-type Callers = Arc<HashMap<&'static str, &'static [Caller]>>;
+/// Who may call what. A batch has it among its extensions: its calls must pass as each would by itself.
+#[derive(Clone)]
+pub(super) struct Callers(Arc<HashMap<&'static str, &'static [Caller]>>);
 
 /// See [`Door::guard`].
 #[derive(Clone)]
@@ -127,27 +129,14 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if let Some(callers) = &self.callers {
             let method = request.uri().path().trim_start_matches('/');
-            if let Err(refusal) = check(callers, method, request.extensions()) {
+            if let Err(refusal) = callers.check(method, request.extensions()) {
                 return Box::pin(async { Ok(refusal.answer()) });
             }
             if service_of(method) == batches_server::SERVICE_NAME {
-                let rules = Rules(Arc::clone(callers));
-                request.extensions_mut().insert(rules);
+                request.extensions_mut().insert(callers.clone());
             }
         }
         Box::pin(self.inner.call(request))
-    }
-}
-
-/// Who may call what, among the extensions of a batch that the guard let pass: its calls must pass
-/// as each would by itself.
-#[derive(Clone)]
-pub(super) struct Rules(Callers);
-
-impl Rules {
-    /// `method`: `package.Service/Method`. `extensions` are the batch's.
-    pub(super) fn check(&self, method: &str, extensions: &Extensions) -> Result<(), Status> {
-        check(&self.0, method, extensions).map_err(Refusal::status)
     }
 }
 
@@ -192,32 +181,42 @@ fn service_of(method: &str) -> &str {
     method.split_once('/').unwrap_or_default().0
 }
 
-/// Whether the caller, whose connection the extensions tell, may call this method.
-fn check(
-    callers: &HashMap<&'static str, &'static [Caller]>,
-    method: &str,
-    extensions: &Extensions,
-) -> Result<(), Refusal> {
-    let service = service_of(method);
-    // Health, which the kubelet and every caller asks for, and reflection.
-    if service.starts_with("grpc.") {
-        return Ok(());
-    }
-    let allowed = callers.get(method).or_else(|| callers.get(service));
-    let allowed = allowed.ok_or(Refusal::NotHere)?;
-    let connection = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
-    let chain = connection.and_then(TlsConnectInfo::peer_certs);
-    let certificate = chain.as_deref().and_then(|chain| chain.first());
-    let certificate = certificate.and_then(|certificate| EndEntityCert::try_from(certificate).ok());
-    match certificate {
-        Some(certificate) if allowed.iter().any(|caller| caller.is_named(&certificate)) => Ok(()),
-        certificate => {
-            let names = certificate
-                .iter()
-                .flat_map(|certificate| certificate.valid_dns_names());
-            let names = names.map(ToOwned::to_owned).collect();
-            Err(Refusal::Caller(service.to_owned(), allowed, names))
+impl Callers {
+    /// Whether the caller, whose connection the extensions tell, may call this `package.Service/Method`.
+    fn check(&self, method: &str, extensions: &Extensions) -> Result<(), Refusal> {
+        let service = service_of(method);
+        // Health, which the kubelet and every caller asks for, and reflection.
+        if service.starts_with("grpc.") {
+            return Ok(());
         }
+        let allowed = self.0.get(method).or_else(|| self.0.get(service));
+        let allowed = allowed.ok_or(Refusal::NotHere)?;
+        let connection = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
+        let chain = connection.and_then(TlsConnectInfo::peer_certs);
+        let certificate = chain.as_deref().and_then(|chain| chain.first());
+        let certificate =
+            certificate.and_then(|certificate| EndEntityCert::try_from(certificate).ok());
+        match certificate {
+            Some(certificate) if allowed.iter().any(|caller| caller.is_named(&certificate)) => {
+                Ok(())
+            }
+            certificate => {
+                let names = certificate
+                    .iter()
+                    .flat_map(|certificate| certificate.valid_dns_names());
+                let names = names.map(ToOwned::to_owned).collect();
+                Err(Refusal::Caller(service.to_owned(), allowed, names))
+            }
+        }
+    }
+
+    /// The same for the calls of a batch, whose extensions these are.
+    pub(super) fn check_batched(
+        &self,
+        method: &str,
+        extensions: &Extensions,
+    ) -> Result<(), Status> {
+        self.check(method, extensions).map_err(Refusal::status)
     }
 }
 

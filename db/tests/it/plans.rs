@@ -92,10 +92,24 @@ async fn only_a_survey_reads_whole_tables_where_it_can_choose() {
     if !db.is_postgres() {
         return;
     }
-    let setting = "select current_setting('enable_seqscan')";
-    let served: (String,) = db.read().await.unwrap().sql(setting).one().await.unwrap();
-    let surveyed: (String,) = db.survey().await.unwrap().sql(setting).one().await.unwrap();
-    assert_eq!((&*served.0, &*surveyed.0), ("off", "on"));
-    let served: (String,) = db.read().await.unwrap().sql(setting).one().await.unwrap();
-    assert_eq!(served.0, "off", "the survey's connection is as before");
+    let settings = "select current_setting('enable_seqscan'), current_setting('enable_bitmapscan'),
+                           current_setting('enable_hashjoin'), current_setting('enable_mergejoin')";
+    type Settings = (String, String, String, String);
+    let off_or_on = |state: &str| [(); 4].map(|()| state.to_owned()).into();
+    let served: Settings = db.read().await.unwrap().sql(settings).one().await.unwrap();
+    let surveyed: Settings = db
+        .survey()
+        .await
+        .unwrap()
+        .sql(settings)
+        .one()
+        .await
+        .unwrap();
+    assert_eq!((served, surveyed), (off_or_on("off"), off_or_on("on")));
+    let served: Settings = db.read().await.unwrap().sql(settings).one().await.unwrap();
+    assert_eq!(
+        served,
+        off_or_on("off"),
+        "the survey's connection is as before"
+    );
 }

@@ -85,10 +85,12 @@ async fn requests_that_come_together_share_a_call_and_keep_their_outcomes() {
 
 #[tokio::test]
 async fn a_service_of_the_version_before_creates_them_one_by_one() {
-    let gateway = Gateway::start().await;
-    let unknown = |_| Err(Status::unimplemented("no such method"));
-    gateway.services.carry.answers(unknown);
-    send_until_together(&gateway).await;
+    for code in [Code::Unimplemented, Code::PermissionDenied] {
+        let gateway = Gateway::start().await;
+        let refused = move |_| Err(Status::new(code, "not this method"));
+        gateway.services.carry.answers(refused);
+        send_until_together(&gateway).await;
+    }
 }
 
 #[tokio::test]

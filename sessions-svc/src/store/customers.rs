@@ -143,6 +143,8 @@ impl PaymentCount {
 
 /// Counts payments, one row for each customer. An earlier one that is reported later does not move
 /// the time back.
+///
+/// Others are counted, because PostgreSQL may hash a `not exists` here, and so read the whole table.
 pub fn count_payments<'c>(joint: Joint<'c>, counts: &[PaymentCount]) -> Joint<'c> {
     joint
         .sql_set(

@@ -44,6 +44,7 @@ pub async fn lock_sessions(tx: &mut Tx, sessions: &[SessionId]) -> Result<()> {
 /// Locks the sessions of these reports, one report for each session, and reads what is recorded.
 ///
 /// If it had to wait for a session, its charges may be older than the session: [`write`] finds out.
+/// Other customers are counted, as in [`customers::count_payments`].
 pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
     let rows: Vec<FoundRow> = tx
         .sql_set(
