@@ -180,9 +180,9 @@ pub async fn forget(db: &Db, before: Timestamp, now: Timestamp) -> Result<bool> 
     let mut conn = db.write().await?;
     let logins = conn
         .sql(
-            "delete from logins where login_id in (
+            "delete from logins where login_id = any(array(
                  select login_id from logins where last_seen_at < $1 limit $2
-             )",
+             ))",
         )
         .bind(before)
         .bind(FORGOTTEN)
@@ -190,9 +190,9 @@ pub async fn forget(db: &Db, before: Timestamp, now: Timestamp) -> Result<bool> 
         .await?;
     let links = conn
         .sql(
-            "delete from links where token_sha256 in (
+            "delete from links where token_sha256 = any(array(
                  select token_sha256 from links where expires_at < $1 limit $2
-             )",
+             ))",
         )
         .bind(before)
         .bind(FORGOTTEN)
@@ -200,8 +200,10 @@ pub async fn forget(db: &Db, before: Timestamp, now: Timestamp) -> Result<bool> 
         .await?;
     let tries = conn
         .sql(
-            "delete from tries where (purpose, subject) in (
-                 select purpose, subject from tries where ends_at < $1 limit $2
+            "delete from tries where ends_at <= (
+                 select max(ends_at) from (
+                     select ends_at from tries where ends_at < $1 order by ends_at limit $2
+                 ) oldest
              )",
         )
         .bind(now)

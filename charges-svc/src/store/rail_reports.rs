@@ -121,10 +121,10 @@ pub async fn keep_lines(
         "given (id uuid, about uuid, name text, says text, leads boolean)
          insert into rail_report_lines (line_id, rail, subject, shown, said, is_first, kept_at)
          select id, $1, about, name, says,
-             leads and about is not null and not exists (
-                 select 1 from rail_report_lines as other
+             leads and about is not null and (
+                 select count(*) from rail_report_lines as other
                  where other.subject = about and other.said = says and other.is_first
-             ), $2
+             ) = 0, $2
          from given where true
          on conflict (line_id) do nothing",
         lines.len(),
