@@ -17,10 +17,8 @@ use crate::{
     schedule::DAY,
     service,
     statement_key::{self, KeyError, PublicKey, StatementKeys},
+    tell::SERVICE_CALL_MAX,
 };
-
-/// Longest wait for another service's answer.
-pub const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
 #[derive(Clone, Debug, Parser)]

@@ -32,12 +32,14 @@ use tonic::{Request, Status as GrpcStatus};
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
-    config::SERVICE_CALL_MAX,
     disbursement::{Disbursement, Kind, State},
     error::Error,
     payout_account::AccountChange,
     store,
 };
+
+/// Longest wait for another service's answer.
+pub const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// How long a new charge waits for its session.
 const OPEN_MAX: Duration = Duration::from_secs(2);

@@ -11,7 +11,6 @@ use std::{
 };
 
 use http::{Extensions, Request, Response};
-use proto::batch::batches_server;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tonic::{
     Status,
@@ -85,7 +84,8 @@ impl Door {
     }
 }
 
-/// Who may call what. A batch has it among its extensions: its calls must pass as each would by itself.
+/// Who may call what. Each call that passes has it among its extensions, because those that a batch
+/// carries must pass as each would by itself.
 #[derive(Clone)]
 pub(super) struct Callers(Arc<HashMap<&'static str, &'static [Caller]>>);
 
@@ -132,9 +132,7 @@ where
             if let Err(refusal) = callers.check(method, request.extensions()) {
                 return Box::pin(async { Ok(refusal.answer()) });
             }
-            if service_of(method) == batches_server::SERVICE_NAME {
-                request.extensions_mut().insert(callers.clone());
-            }
+            request.extensions_mut().insert(callers.clone());
         }
         Box::pin(self.inner.call(request))
     }
@@ -176,15 +174,10 @@ impl Refusal {
     }
 }
 
-/// The service of `package.Service/Method`.
-fn service_of(method: &str) -> &str {
-    method.split_once('/').unwrap_or_default().0
-}
-
 impl Callers {
     /// Whether the caller, whose connection the extensions tell, may call this `package.Service/Method`.
     fn check(&self, method: &str, extensions: &Extensions) -> Result<(), Refusal> {
-        let service = service_of(method);
+        let (service, _) = method.split_once('/').unwrap_or_default();
         // Health, which the kubelet and every caller asks for, and reflection.
         if service.starts_with("grpc.") {
             return Ok(());
