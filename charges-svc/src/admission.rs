@@ -17,7 +17,10 @@ use db::{Db, idempotency::IdempotencyKey, outbox};
 use rails::{RailName, Rails};
 use tokio::time::Instant;
 
-use crate::{store, turns::Turns};
+use crate::{
+    store,
+    turns::{RailTurns, Turns},
+};
 
 /// How late the oldest of what is due may be (moved time). Far more than a rail's budget delays
 /// a busy minute's queries, and far less than a payer waits.
@@ -30,9 +33,9 @@ const LATE_FOR: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How much a process has in hand before it starts no more: charges that it records, or that
-/// sessions-svc opens; answers to queries that it writes; and callbacks of the new charge's rail that
-/// it has no time to ask about. What it does at its fastest in a third of a second; more would
-/// only wait, and then be too late.
+/// sessions-svc opens; answers to queries that it writes; and callbacks of the new charge's rail, until
+/// what the rail says of them is written. What it does at its fastest in a third of a second; more
+/// would only wait, and then be too late.
 const IN_HAND_MAX: usize = 256;
 
 /// The label of what is refused because too much is in hand.
@@ -46,7 +49,7 @@ pub struct Admission {
     starts: Arc<Starts>,
     /// How many steps of earlier charges are being written after a query.
     steps: Arc<AtomicUsize>,
-    /// They know how many callbacks wait.
+    /// They know the callbacks in hand.
     turns: Turns,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
@@ -172,13 +175,13 @@ impl Admission {
         let place = match late {
             Some(late) => Err(late.of.label()),
             None => {
-                let waiting = self.turns.at(rail).waiting();
-                let behind = if waiting > IN_HAND_MAX / 2 {
+                let turns = self.turns.at(rail);
+                let behind = if turns.waiting() > IN_HAND_MAX / 2 {
                     rail.code()
                 } else {
                     STARTS
                 };
-                self.starts.enter(key, self.steps() + waiting).ok_or(behind)
+                self.starts.enter(key, self.in_hand(turns)).ok_or(behind)
             }
         };
         place.inspect_err(|behind| count_refusals(behind, 1)).ok()
@@ -191,8 +194,11 @@ impl Admission {
         StepPlace(Arc::clone(&self.steps))
     }
 
-    fn steps(&self) -> usize {
-        self.steps.load(Ordering::Relaxed)
+    /// What is in hand beside new charges of this rail. The steps of its callbacks are among its
+    /// callbacks.
+    fn in_hand(&self, rail: &RailTurns) -> usize {
+        let steps = self.steps.load(Ordering::Relaxed);
+        rail.waiting() + rail.called_back().max(steps)
     }
 
     /// Whether a charge with this key is being started here.
@@ -215,7 +221,8 @@ impl Admission {
         let mut late_since = vec![None; self.queues.len()];
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            self.starts.look(self.steps() + self.turns.most_waiting());
+            let in_hand = self.turns.each().map(|turns| self.in_hand(turns)).max();
+            self.starts.look(in_hand.unwrap_or(0));
             let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
             for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
                 if is_asked || late_since.is_some() {

@@ -35,13 +35,12 @@ use crate::{
         evidence::{Action, Statement},
         steps::{HintEnd, Step},
     },
-    turns::{CALLED_BACK_MAX, RailTurns},
+    turns::RailTurns,
     verdict::{self, Verdict},
 };
 
-/// Most concurrent queries of one rail, beside those for callbacks that have just come. As many, so
-/// that callbacks which wait for the reconciler are not asked about more slowly than the others.
-const RUNNING_MAX: usize = CALLED_BACK_MAX;
+/// Most concurrent queries of one rail, beside those for callbacks that have just come.
+const RUNNING_MAX: usize = 128;
 
 /// Queries one rail.
 pub struct Reconciler {

@@ -19,9 +19,11 @@ use crate::{
     charge::{Claim, Lease},
 };
 
-/// Most concurrent queries of one rail for callbacks, beside the reconciler's own. A callback beyond
-/// them costs its charge two more changes; the budget bounds how many there are in a second.
-pub const CALLED_BACK_MAX: usize = 128;
+/// Most concurrent queries of one rail for callbacks, beside the reconciler's own; the budget bounds
+/// how many there are in a second. A callback beyond them costs its charge two more changes, and those
+/// after it the same until the reconciler has caught up. So it is twice what may be in hand before new
+/// charges are refused.
+const CALLED_BACK_MAX: usize = 512;
 
 /// Most looks at wallets at one rail at once. They have places of their own.
 const LOOKS_MAX: usize = 16;
@@ -84,10 +86,8 @@ impl Turns {
         Self(each.collect())
     }
 
-    /// How many callbacks wait at the rail where most do.
-    pub fn most_waiting(&self) -> usize {
-        let waiting = self.0.iter().map(|turns| turns.waiting());
-        waiting.max().unwrap_or(0)
+    pub fn each(&self) -> impl Iterator<Item = &RailTurns> {
+        self.0.iter().map(Arc::as_ref)
     }
 
     pub fn at(&self, rail: RailName) -> &Arc<RailTurns> {
@@ -114,6 +114,11 @@ impl RailTurns {
 
     pub fn rail(&self) -> RailName {
         self.rail
+    }
+
+    /// How many callbacks have their turn: they are being asked about, and what follows is written.
+    pub fn called_back(&self) -> usize {
+        CALLED_BACK_MAX - self.places.available_permits()
     }
 
     /// How many callbacks wait for this process, and not for the budget.
@@ -250,6 +255,7 @@ mod tests {
         turns.looked(1_000, 0, false);
         let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();
         assert!(taken.iter().all(Option::is_some));
+        assert_eq!(turns.called_back(), CALLED_BACK_MAX);
         assert!(take().is_none());
         turns.leave();
         turns.leave();
