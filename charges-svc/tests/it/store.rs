@@ -381,27 +381,24 @@ async fn an_account_without_its_balance_is_found() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_posting_that_does_not_balance_is_not_committed() {
+async fn on_postgres_a_posting_that_does_not_balance_is_refused() {
     let bare = Bare::new().await;
     if !bare.db.is_postgres() {
         return;
     }
-    let insert =
-        "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
-                  values ('FORGED', $1, $2, 'suspense', $3, $4, $5)";
+    let insert = "given (number bigint, minor bigint, of_currency text)
+         insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
+         select 'FORGED', $1, number, 'suspense', minor, of_currency, $2 from given";
     let subject = uuid::Uuid::now_v7();
     let now = bare.clock.now();
-    let commit = async |lines: &[(i64, i64, &str)]| {
+    let post = async |lines: &[(i64, i64, &str)]| {
         let mut tx = bare.db.begin().await.unwrap();
-        for (line, amount, currency) in lines {
-            let line = tx
-                .sql(insert)
-                .bind(subject)
-                .bind(*line)
-                .bind(*amount)
-                .bind(*currency);
-            assert_eq!(line.bind(now).rows_affected().await.unwrap(), 1);
-        }
+        let posted = tx.sql_set(insert, lines.len()).bind(subject).bind(now);
+        let posted = posted
+            .column(lines.iter().map(|(number, ..)| *number))
+            .column(lines.iter().map(|(_, minor, _)| *minor))
+            .column(lines.iter().map(|(.., currency)| *currency));
+        posted.run().await?;
         tx.commit().await
     };
     for lines in [
@@ -409,13 +406,15 @@ async fn on_postgres_a_posting_that_does_not_balance_is_not_committed() {
         &[(1, 7, "GHS"), (2, -6, "GHS")],
         &[(1, 7, "GHS"), (2, -7, "USD")],
     ] {
-        commit(lines).await.unwrap_err();
+        let refused = post(lines).await.unwrap_err();
+        let code = refused.as_database_error().and_then(|error| error.code());
+        assert_eq!(code.as_deref(), Some("23514"), "{refused}");
     }
-    commit(&[(1, 7, "GHS"), (2, 9, "USD"), (3, -7, "GHS"), (4, -9, "USD")])
+    post(&[(1, 7, "GHS"), (2, 9, "USD"), (3, -7, "GHS"), (4, -9, "USD")])
         .await
         .unwrap();
     // Nor can a posting be unbalanced later.
-    commit(&[(5, 1, "GHS")]).await.unwrap_err();
+    post(&[(5, 1, "GHS")]).await.unwrap_err();
 }
 
 #[tokio::test]
