@@ -175,13 +175,13 @@ impl Admission {
         let place = match late {
             Some(late) => Err(late.of.label()),
             None => {
-                let turns = self.turns.at(rail);
-                let behind = if turns.waiting() > IN_HAND_MAX / 2 {
+                let (steps, at_rail) = self.in_hand(self.turns.at(rail));
+                let behind = if at_rail > IN_HAND_MAX / 2 {
                     rail.code()
                 } else {
                     STARTS
                 };
-                self.starts.enter(key, self.in_hand(turns)).ok_or(behind)
+                self.starts.enter(key, steps + at_rail).ok_or(behind)
             }
         };
         place.inspect_err(|behind| count_refusals(behind, 1)).ok()
@@ -194,11 +194,13 @@ impl Admission {
         StepPlace(Arc::clone(&self.steps))
     }
 
-    /// What is in hand beside new charges of this rail. The steps of its callbacks are among its
-    /// callbacks.
-    fn in_hand(&self, rail: &RailTurns) -> usize {
+    /// What is in hand beside the charges that are being started: steps that are being written, and
+    /// other callbacks of this rail.
+    fn in_hand(&self, rail: &RailTurns) -> (usize, usize) {
         let steps = self.steps.load(Ordering::Relaxed);
-        rail.waiting() + rail.called_back().max(steps)
+        // As if all steps were those of callbacks of this rail, as nearly all are.
+        let called_back = rail.called_back().saturating_sub(steps);
+        (steps, rail.waiting() + called_back)
     }
 
     /// Whether a charge with this key is being started here.
@@ -221,8 +223,9 @@ impl Admission {
         let mut late_since = vec![None; self.queues.len()];
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let in_hand = self.turns.each().map(|turns| self.in_hand(turns)).max();
-            self.starts.look(in_hand.unwrap_or(0));
+            let each = self.turns.each().map(|turns| self.in_hand(turns));
+            let most = each.map(|(steps, at_rail)| steps + at_rail).max();
+            self.starts.look(most.unwrap_or(0));
             let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
             for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
                 if is_asked || late_since.is_some() {

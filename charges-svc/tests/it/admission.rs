@@ -97,16 +97,16 @@ async fn while_a_rails_queries_are_late_its_new_charges_are_refused() {
 }
 
 #[tokio::test]
-async fn while_callbacks_wait_for_the_process_new_charges_of_their_rail_are_refused() {
+async fn while_a_rail_does_not_answer_about_callbacks_its_new_charges_are_refused() {
     let network = with_tokens(|seen| match seen.call.starts_with("GET") {
         true => Reaction::Silence,
         false => json(202, ""),
     })
     .await;
     let world = start_beside(&network).await;
-    // More than are asked about at once and than may be in hand. None of it is late yet.
+    // More than may be in hand, all of which are asked about at once. None of it is late yet.
     let mut callbacks = Vec::new();
-    for _ in 0..600 {
+    for _ in 0..300 {
         let charge = new_momo_charge(world.clock.now());
         let charge = world.given(charge, &[Event::Accepted]).await;
         callbacks.push(ReceiveCallbackRequest {
@@ -125,7 +125,7 @@ async fn while_callbacks_wait_for_the_process_new_charges_of_their_rail_are_refu
     assert!(is_refused(&world, &request()).await);
     assert!(
         !is_refused(&world, &elsewhere()).await,
-        "nothing waits there"
+        "nothing is in hand there"
     );
     world.end().await;
 }
