@@ -1,5 +1,5 @@
 -- Both lines of a posting come in one statement, so its balance is seen once for all that a statement
--- posts, in the lines themselves. For each line at the commit, it was as much work as writing them.
+-- posts, in the lines themselves. For each line at the commit, it was looked up anew.
 drop trigger postings_balanced on postings;
 
 -- Nothing of the tables' schema is searched, so neither an operator nor a table there stands in for

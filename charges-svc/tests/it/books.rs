@@ -592,7 +592,8 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
                       (kind, subject, line, account, amount_minor, currency, posted_at)
                   values ('FORGED', $1, 1, 'suspense', 7, 'GHS', $2)";
     let forged = tx.sql(forged).bind(Uuid::now_v7()).bind(clock.now());
-    forged.run().await.unwrap_err();
+    let refused = forged.run().await.unwrap_err().to_string();
+    assert!(refused.contains("do not balance"), "{refused}");
     drop(tx);
     assert_eq!(checked(&db, &clock).await, []);
     db.close().await;
