@@ -1,7 +1,10 @@
 //! The operator, who sends each merchant's payouts to another account all the time, and ends in the
 //! end what only a person may end.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use chassis::{
     clock::{Clock, Timestamp},
@@ -13,6 +16,7 @@ use proto::charges::{
     resolve_disbursement_request::Outcome,
 };
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::{
     books::Books,
@@ -64,8 +68,8 @@ pub async fn change_accounts(charges_url: &str, world: &World) -> anyhow::Result
 }
 
 /// Ends what only a person may: the answer to its first send was lost, the second was refused, or
-/// there is none, and its network has taken neither. In production a case asks for it after a day. Adds what was
-/// ended to `given_up`.
+/// there is none, and its network has taken neither. In production a case asks for it after a day.
+/// Adds what was ended to `given_up`.
 pub async fn give_up(
     charges_url: &str,
     records: &Records,
@@ -74,7 +78,7 @@ pub async fn give_up(
 ) -> anyhow::Result<()> {
     let now = Clock::system().now();
     let lost = records.disbursements.iter();
-    for one in lost.filter(|one| is_lost(one, books, now)) {
+    for one in lost.filter(|one| is_lost(one, records, books, now)) {
         let request = ResolveDisbursementRequest {
             id: one.shown_id.clone(),
             outcome: Some(Outcome::FailedReason("PAYEE_NOT_FOUND".to_owned())),
@@ -86,17 +90,30 @@ pub async fn give_up(
     Ok(())
 }
 
-fn is_lost(one: &Disbursement, books: &Books, now: Timestamp) -> bool {
+fn is_lost(one: &Disbursement, records: &Records, books: &Books, now: Timestamp) -> bool {
     let key = (one.rail.clone(), one.rail_reference.to_string());
     let at_network = books.credits.get(&key);
     let is_never_taken = at_network.is_none_or(|credit| credit.status == "refused");
-    // Hubtel gets nothing twice.
-    let last_sent_at = match one.rail.as_str() {
-        "hubtel" => one.sent_at,
-        _ => one.resent_at,
+    // Hubtel gets nothing twice, and a payer who has the money no second refund.
+    let may_be_resent = one.rail != "hubtel" && !is_paid_otherwise(one, records);
+    let last_sent_at = match may_be_resent {
+        true => one.resent_at,
+        false => one.resent_at.or(one.sent_at),
     };
     let is_given_up = last_sent_at.is_some_and(|sent_at| now.since(sent_at) >= GIVEN_UP_AFTER);
     one.state == "PROCESSING" && is_given_up && is_never_taken
+}
+
+/// Whether another refund of the same charge was paid after it had failed.
+fn is_paid_otherwise(one: &Disbursement, records: &Records) -> bool {
+    let late = records.postings.iter();
+    let late = late.filter(|posting| posting.kind == "LATE_DISBURSEMENT");
+    let late: HashSet<Uuid> = late.map(|posting| posting.subject).collect();
+    let mut refunds = records.disbursements.iter();
+    one.transaction_id.is_some()
+        && refunds.any(|other| {
+            other.transaction_id == one.transaction_id && late.contains(&other.disbursement_id)
+        })
 }
 
 fn connect(charges_url: &str) -> anyhow::Result<DisbursementOperationsClient<Channel>> {
