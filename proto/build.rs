@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .skip_debug(MASKED)
         // Encoded once, and passed on as they are.
         .bytes(".payments.batch.v1")
+        .codec_path("crate::codec::Codec")
         .compile_fds(descriptors)?;
     println!("cargo::rerun-if-changed=payments");
     Ok(())

@@ -2,6 +2,7 @@
 //! documentation; this is what they generate, and the codes of their closed lists.
 
 pub mod batched;
+mod codec;
 mod codes;
 mod masked;
 
