@@ -160,7 +160,8 @@ impl Service {
             .await
             .context("the rail's answer is not written")?;
         if let Some(resending) = resending {
-            let sent = self.resend(rail, &resending).await;
+            // Boxed, so that every query is not as large as the few that send again.
+            let sent = Box::pin(self.resend(rail, &resending)).await;
             sent.context("the rail's reply to the second request is not written")?;
         }
         Ok(())

@@ -100,7 +100,8 @@ impl MerchantKeys {
         if self.unknown.contains_key(&hash) {
             return Err(Error::InvalidApiKey);
         }
-        let looked_up = self.look_up(hash, begun_at);
+        // Boxed, so that the many requests whose key is known are not as large as the few that ask.
+        let looked_up = Box::pin(self.look_up(hash, begun_at));
         self.guesses.look_up(address, hash, looked_up).await
     }
 

@@ -33,8 +33,14 @@ impl CallbackHeaders {
         rail: &str,
         headers: &HeaderMap,
     ) -> Result<HashMap<String, String>, Error> {
-        let known = self.0.try_get_with((), ask(charges)).await;
-        let known = known.map_err(|error| Error::clone(&error))?;
+        let known = match self.0.get(&()).await {
+            Some(known) => known,
+            // Boxed, so that the many callbacks that need not ask are not as large as the few that do.
+            None => {
+                let asked = Box::pin(self.0.try_get_with((), ask(charges))).await;
+                asked.map_err(|error| Error::clone(&error))?
+            }
+        };
         let needed = known.get(rail).into_iter().flatten();
         let present = |name: &String| Some((name.clone(), text(headers.get(name)?)));
         Ok(needed.filter_map(present).collect())

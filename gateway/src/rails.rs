@@ -46,7 +46,8 @@ async fn receive(
                 ..Default::default()
             };
             let guess = (request.rail.clone(), request.token.clone());
-            let passed_on = pass_on(&edge, request, &headers);
+            // Boxed, because what is handed on and then awaited takes its place twice.
+            let passed_on = Box::pin(pass_on(&edge, request, &headers));
             edge.callback_guesses
                 .look_up(client, guess, passed_on)
                 .await

@@ -89,7 +89,8 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         };
         match ended {
             Ok(CarriedCall::Answered(answer)) => answer.map(Response::new),
-            Ok(CarriedCall::NotBegun(request)) => self.0.work().call_alone(request).await,
+            // Boxed, so that every call is not as large as the few that come here.
+            Ok(CarriedCall::NotBegun(request)) => Box::pin(self.0.work().call_alone(request)).await,
             // With a source, as everything that the service did not say.
             Err(error) => Err(Status::from_error(error.into())),
         }
