@@ -33,9 +33,9 @@ const LATE_FOR: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How much a process has in hand before it starts no more: charges that it records, or that
-/// sessions-svc opens; answers to queries that it writes; and callbacks of the new charge's rail, until
-/// what the rail says of them is written. What it does at its fastest in a third of a second; more
-/// would only wait, and then be too late.
+/// sessions-svc opens; answers to queries that it writes; and callbacks of the new charge's rail: those
+/// with a turn, until what the rail says of them is written, and those that wait for the reconciler.
+/// What it does at its fastest in a third of a second; more would only wait, and then be too late.
 const IN_HAND_MAX: usize = 256;
 
 /// The label of what is refused because too much is in hand.
@@ -49,7 +49,7 @@ pub struct Admission {
     starts: Arc<Starts>,
     /// How many steps of earlier charges are being written after a query.
     steps: Arc<AtomicUsize>,
-    /// They know the callbacks in hand.
+    /// Where callbacks in hand are counted, for each rail.
     turns: Turns,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
@@ -74,13 +74,19 @@ pub struct StartPlace {
 }
 
 impl Starts {
-    /// A place beside what else is in hand.
-    fn enter(self: &Arc<Self>, key: &IdempotencyKey, in_hand: usize) -> Option<StartPlace> {
+    /// A place beside what else is in hand, most of it of this label.
+    fn enter(
+        self: &Arc<Self>,
+        key: &IdempotencyKey,
+        in_hand: usize,
+        behind: &'static str,
+    ) -> Option<StartPlace> {
         let mut keys = self.keys();
         if keys.len() + in_hand >= IN_HAND_MAX {
             if !self.was_full.swap(true, Ordering::Relaxed) {
                 let starting = keys.len();
                 tracing::warn!(
+                    behind,
                     starting,
                     others = in_hand,
                     "too much is in hand, so new charges are refused"
@@ -181,7 +187,8 @@ impl Admission {
                 } else {
                     STARTS
                 };
-                self.starts.enter(key, steps + at_rail).ok_or(behind)
+                let place = self.starts.enter(key, steps + at_rail, behind);
+                place.ok_or(behind)
             }
         };
         place.inspect_err(|behind| count_refusals(behind, 1)).ok()

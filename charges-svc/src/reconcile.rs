@@ -39,7 +39,8 @@ use crate::{
     verdict::{self, Verdict},
 };
 
-/// Most concurrent queries of one rail, beside those for callbacks that have just come.
+/// Most concurrent queries of one rail, beside those for callbacks that have just come: as many
+/// connections does a rail that does not answer hold.
 const RUNNING_MAX: usize = 128;
 
 /// Queries one rail.
@@ -160,7 +161,7 @@ impl Service {
             .await
             .context("the rail's answer is not written")?;
         if let Some(resending) = resending {
-            // Boxed, so that every query is not as large as the few that send again.
+            // Boxed: few queries send again, and the others keep no room for it.
             let sent = Box::pin(self.resend(rail, &resending)).await;
             sent.context("the rail's reply to the second request is not written")?;
         }

@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Most concurrent queries of one rail for callbacks, beside the reconciler's own; the budget bounds
-/// how many there are in a second. A callback beyond them costs its charge two more changes, and those
-/// after it the same until the reconciler has caught up. So it is twice what may be in hand before new
-/// charges are refused.
+/// how many there are in a second. A callback beyond them has its charge written twice more, and so
+/// have those after it until the reconciler has caught up. So it is twice what admission lets a process
+/// have in hand.
 const CALLED_BACK_MAX: usize = 512;
 
 /// Most looks at wallets at one rail at once. They have places of their own.

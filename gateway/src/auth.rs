@@ -100,7 +100,7 @@ impl MerchantKeys {
         if self.unknown.contains_key(&hash) {
             return Err(Error::InvalidApiKey);
         }
-        // Boxed, so that the many requests whose key is known are not as large as the few that ask.
+        // Boxed: nearly every key is known, and its request keeps no room for asking.
         let looked_up = Box::pin(self.look_up(hash, begun_at));
         self.guesses.look_up(address, hash, looked_up).await
     }

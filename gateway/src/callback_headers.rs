@@ -35,7 +35,7 @@ impl CallbackHeaders {
     ) -> Result<HashMap<String, String>, Error> {
         let known = match self.0.get(&()).await {
             Some(known) => known,
-            // Boxed, so that the many callbacks that need not ask are not as large as the few that do.
+            // Boxed: few callbacks ask, and the others keep no room for it.
             None => {
                 let asked = Box::pin(self.0.try_get_with((), ask(charges))).await;
                 asked.map_err(|error| Error::clone(&error))?

@@ -6,11 +6,11 @@ use prost::Message;
 use tonic::codec::{self, BufferSettings};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-/// What each message's buffer holds at first. Nearly all of them have less, and a busy service holds
-/// thousands of buffers; tonic's own default is 8 KiB. Longer messages let theirs grow.
+/// What a call's buffers, one each way, hold at first. Nearly all messages are shorter, and a busy
+/// service holds hundreds of buffers; tonic's default is 8 KiB. They grow for longer ones.
 const BUFFER_BYTES: usize = 1_024;
 
-/// After how much a stream of messages is passed on, as by default.
+/// How much of a stream is gathered before it is passed on: tonic's default, which it does not export.
 const PASSED_ON_BYTES: usize = 32 * 1_024;
 
 /// The usual encoding, in small buffers. The generated clients and servers use it.

@@ -53,28 +53,28 @@ pub async fn find_set(
 ) -> Result<Vec<(i64, ChargeId)>> {
     let finding = conn.sql_set(
         "given (place bigint, from_rail text, token text, reference_there uuid)
-         select place, id from (
-             select place, coalesce((
-                 select transaction_id from charges
-                 where callback_token >= token and callback_token <= token
-                     and rail = from_rail and state <> 'VOID'
-                 order by callback_token limit 1
-             ), (
-                 select transaction_id from charges
-                 where rail_reference >= reference_there and rail_reference <= reference_there
-                     and rail = from_rail and state <> 'VOID'
-                 order by rail_reference limit 1
-             )) as id from given
-         ) as called where id is not null",
+         select place, coalesce((
+             select transaction_id from charges
+             where callback_token >= token and callback_token <= token
+                 and rail = from_rail and state <> 'VOID'
+             order by callback_token limit 1
+         ), (
+             select transaction_id from charges
+             where rail_reference >= reference_there and rail_reference <= reference_there
+                 and rail = from_rail and state <> 'VOID'
+             order by rail_reference limit 1
+         )) from given",
         called.len(),
     );
-    finding
+    let found: Vec<(i64, Option<ChargeId>)> = finding
         .column((0..).zip(called).map(|(place, _)| place))
         .column(called.iter().map(|(rail, _)| *rail))
         .column(called.iter().map(|(_, about)| about.token()))
         .column(called.iter().map(|(_, about)| about.reference()))
         .all()
-        .await
+        .await?;
+    let found = found.into_iter();
+    Ok(found.filter_map(|(place, id)| Some((place, id?))).collect())
 }
 
 /// A charge that its rail has called back about.

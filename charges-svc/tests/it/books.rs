@@ -584,7 +584,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
         let code = refused.as_database_error().and_then(|error| error.code());
         assert_eq!(code.as_deref(), Some("42501"), "{forbidden}: {refused}");
     }
-    // Nor does a table of its own, with the name by which the trigger calls what is posted.
+    // Nor does a table of its own, named as the trigger names the new lines, let a forgery in.
     let mut tx = db.begin().await.unwrap();
     let own = "create temporary table posted (like public.postings)";
     tx.sql(own).run().await.unwrap();

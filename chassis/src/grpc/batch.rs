@@ -89,7 +89,7 @@ impl<M: BatchedMethod> BatchedCalls<M> {
         };
         match ended {
             Ok(CarriedCall::Answered(answer)) => answer.map(Response::new),
-            // Boxed, so that every call is not as large as the few that come here.
+            // Boxed: few calls come here, and the others keep no room for it.
             Ok(CarriedCall::NotBegun(request)) => Box::pin(self.0.work().call_alone(request)).await,
             // With a source, as everything that the service did not say.
             Err(error) => Err(Status::from_error(error.into())),

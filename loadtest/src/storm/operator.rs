@@ -1,10 +1,7 @@
 //! The operator, who sends each merchant's payouts to another account all the time, and ends in the
 //! end what only a person may end.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
@@ -67,9 +64,10 @@ pub async fn change_accounts(charges_url: &str, world: &World) -> anyhow::Result
     Ok(())
 }
 
-/// Ends what only a person may: the answer to its first send was lost, the second was refused, or
-/// there is none, and its network has taken neither. In production a case asks for it after a day.
-/// Adds what was ended to `given_up`.
+/// Ends what only a person may, because its network has taken nothing: the answer to its first send
+/// was lost, and the second was refused, or there will be none, as with Hubtel or where the payer has
+/// the money by another refund. In production a case asks for it after a day. Adds what was ended to
+/// `given_up`.
 pub async fn give_up(
     charges_url: &str,
     records: &Records,
@@ -91,29 +89,45 @@ pub async fn give_up(
 }
 
 fn is_lost(one: &Disbursement, records: &Records, books: &Books, now: Timestamp) -> bool {
+    if one.state != "PROCESSING" {
+        return false;
+    }
     let key = (one.rail.clone(), one.rail_reference.to_string());
     let at_network = books.credits.get(&key);
     let is_never_taken = at_network.is_none_or(|credit| credit.status == "refused");
-    // Hubtel gets nothing twice, and a payer who has the money no second refund.
-    let may_be_resent = one.rail != "hubtel" && !is_paid_otherwise(one, records);
+    // Hubtel gets nothing twice.
+    let may_be_resent = one.rail != "hubtel" && !is_barred(one, records);
     let last_sent_at = match may_be_resent {
         true => one.resent_at,
         false => one.resent_at.or(one.sent_at),
     };
     let is_given_up = last_sent_at.is_some_and(|sent_at| now.since(sent_at) >= GIVEN_UP_AFTER);
-    one.state == "PROCESSING" && is_given_up && is_never_taken
+    is_given_up && is_never_taken
 }
 
-/// Whether another refund of the same charge was paid after it had failed.
-fn is_paid_otherwise(one: &Disbursement, records: &Records) -> bool {
-    let late = records.postings.iter();
-    let late = late.filter(|posting| posting.kind == "LATE_DISBURSEMENT");
-    let late: HashSet<Uuid> = late.map(|posting| posting.subject).collect();
-    let mut refunds = records.disbursements.iter();
-    one.transaction_id.is_some()
-        && refunds.any(|other| {
-            other.transaction_id == one.transaction_id && late.contains(&other.disbursement_id)
-        })
+/// Whether charges-svc sends a refund no more, because its payer has the money: the rail took the
+/// payment back, or the charge's refunds, with those that were paid after they had failed, would be
+/// more than was collected.
+fn is_barred(one: &Disbursement, records: &Records) -> bool {
+    let charges = &mut records.charges.iter();
+    let charge = charges.find(|charge| Some(charge.transaction_id) == one.transaction_id);
+    let Some(charge) = charge else {
+        return false;
+    };
+    let is_posted = |kind: &str, subject: Uuid| {
+        let mut postings = records.postings.iter();
+        postings.any(|posting| posting.kind == kind && posting.subject == subject)
+    };
+    let was_paid_late = |id| is_posted("LATE_DISBURSEMENT", id) && !is_posted("LATE_REVERSAL", id);
+    let refunds = records.disbursements.iter().filter(|refund| {
+        refund.transaction_id == one.transaction_id
+            && refund.reversed_at.is_none()
+            && (refund.state != "FAILED" || was_paid_late(refund.disbursement_id))
+    });
+    let refunded: i64 = refunds.map(|refund| refund.amount_minor).sum();
+    let mut cases = records.cases.iter();
+    refunded > charge.amount_minor
+        || cases.any(|case| case.subject == charge.transaction_id && case.kind == "REVERSED")
 }
 
 fn connect(charges_url: &str) -> anyhow::Result<DisbursementOperationsClient<Channel>> {
