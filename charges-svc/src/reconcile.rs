@@ -39,8 +39,8 @@ use crate::{
     verdict::{self, Verdict},
 };
 
-/// Most concurrent queries of one rail, beside those for callbacks that have just come: as many
-/// connections does a rail that does not answer hold.
+/// Most concurrent queries of one rail, beside those for callbacks that have just come. A rail that
+/// does not answer holds as many connections.
 const RUNNING_MAX: usize = 128;
 
 /// Queries one rail.

@@ -109,7 +109,7 @@ fn is_lost(one: &Disbursement, records: &Records, books: &Books, now: Timestamp)
 /// payment back, or the charge's refunds, with those that were paid after they had failed, would be
 /// more than was collected.
 fn is_barred(one: &Disbursement, records: &Records) -> bool {
-    let charges = &mut records.charges.iter();
+    let mut charges = records.charges.iter();
     let charge = charges.find(|charge| Some(charge.transaction_id) == one.transaction_id);
     let Some(charge) = charge else {
         return false;
